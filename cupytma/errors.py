@@ -1,0 +1,78 @@
+"""Every error the toolkit raises.
+
+All derive from `CupytmaError` and from the builtin that a Python user would catch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cupytma.tensormap.rules import Violation
+
+
+class CupytmaError(Exception):
+    """Base of every error raised by this package."""
+
+
+class TargetError(CupytmaError, ValueError):
+    """A target that does not exist, or that lacks what was asked of it."""
+
+
+class DescriptorError(CupytmaError, ValueError):
+    """A tensor map that the driver would refuse, or bytes that hold none.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every broken rule, not only the first. Empty when the error is not about a rule.
+    """
+
+    def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+
+class EmissionError(CupytmaError, ValueError):
+    """An instruction that PTX does not have, or that the target does not have."""
+
+
+class ArrayError(CupytmaError, ValueError):
+    """An array that an operation cannot take: where it lives, its type, its layout."""
+
+
+class CompileError(CupytmaError, RuntimeError):
+    """NVRTC refused a source, or is not installed.
+
+    Attributes
+    ----------
+    log : str
+        What the compiler printed.
+    source : str
+        The source that was compiled.
+    """
+
+    def __init__(self, message: str, log: str = "", source: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+        self.source = source
+
+
+class LaunchError(CupytmaError, RuntimeError):
+    """A kernel that cannot be loaded or launched as asked."""
+
+
+class NoDeviceError(LaunchError):
+    """There is no usable GPU, or no CuPy, on this machine."""
+
+
+class SimulationError(CupytmaError, ValueError):
+    """A question the simulator cannot answer: operands no instruction takes, or a descriptor it does not cover."""
+
+
+class Fault(CupytmaError, RuntimeError):
+    """An operation that kills the kernel on hardware, or that leaves the memory given to the simulator.
+
+    Nothing has been read into or written to any array when one is raised.
+    """

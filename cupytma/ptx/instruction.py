@@ -1,0 +1,201 @@
+"""One PTX instruction as data: its text, its operands, what has it, and its CUDA C++ wrapper."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cupytma import targets
+from cupytma.errors import EmissionError
+from cupytma.ptx.operands import Operand
+
+_PLACEHOLDER = re.compile(r"%(\d+)")
+_COMMENT_WIDTH = 116
+
+
+@dataclass(frozen=True, repr=False)
+class Instruction:
+    """One form of one PTX instruction, as the constructors of `cupytma.ptx` make it.
+
+    Attributes
+    ----------
+    family : str
+        The constructor that makes it, such as ``"tensor_load"``.
+    words : tuple of (str, value)
+        The constructor's arguments that select this form.
+    mnemonic : str
+        The instruction with its modifiers, in the order that the PTX ISA documents.
+    arguments : str
+        The operands as PTX writes them, with ``%0``, ``%1``… for the registers.
+    operands : tuple of Operand
+        In the order of the placeholders; outputs come first.
+    clobbers : tuple of str
+        What inline assembly declares as clobbered.
+    ptx_version : tuple of int
+        The oldest PTX ISA version that has this form.
+    features : frozenset of Feature
+        What a target needs to have.
+    function_name : str
+        The name of the C++ wrapper in namespace ``cupytma``.
+    documentation : str
+        What it does, its units and alignments, and what completes it.
+    source : str
+        The section of the PTX ISA that describes it.
+    """
+
+    family: str
+    words: tuple[tuple[str, bool | int | str | None], ...]
+    mnemonic: str
+    arguments: str
+    operands: tuple[Operand, ...]
+    clobbers: tuple[str, ...]
+    ptx_version: tuple[int, int]
+    features: frozenset[targets.Feature] = field(compare=False)
+    function_name: str
+    documentation: str = field(compare=False)
+    source: str = field(compare=False)
+
+    @cached_property
+    def text(self) -> str:
+        """The PTX text, with placeholders for the registers and the closing semicolon."""
+        return f"{self.mnemonic} {self.arguments};" if self.arguments else f"{self.mnemonic};"
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """The operands that the instruction writes. Their constraints begin with ``=``."""
+        return tuple(operand for operand in self.operands if operand.is_output)
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """The operands that the instruction reads, immediates included."""
+        return tuple(operand for operand in self.operands if not operand.is_output)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The constraint letters of the inputs: ``r``, ``l``, ``h``, or ``n`` for an immediate."""
+        return tuple(operand.constraint for operand in self.inputs)
+
+    @property
+    def output_constraints(self) -> tuple[str, ...]:
+        """The constraints of the outputs: ``=r`` or ``=l``; ``=r`` also for a predicate, which ``selp`` moves."""
+        return tuple(operand.constraint for operand in self.outputs)
+
+    @property
+    def targets(self) -> tuple[targets.Target, ...]:
+        """The targets that have this form."""
+        return tuple(target for target in targets.TARGETS.values() if self.supported_on(target))
+
+    def supported_on(self, target: str | targets.Target) -> bool:
+        """Whether a target has this form.
+
+        Raises
+        ------
+        TargetError
+            For a target with no Tensor Memory Accelerator, or one that does not exist.
+        """
+        return self.features <= targets.target(target).features
+
+    def index_of(self, name: str) -> int:
+        """The placeholder number of an operand.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"tensor_map"`` or ``"cta_mask"``.
+
+        Raises
+        ------
+        EmissionError
+            If the form has no such operand; the message lists those it has.
+        """
+        names = [operand.name for operand in self.operands]
+        if name not in names:
+            raise EmissionError(f"{self!r} has no operand {name!r}; it has: {', '.join(names) or 'none'}")
+        return names.index(name)
+
+    @cached_property
+    def result(self) -> Operand | None:
+        """The output that the C++ wrapper returns: the predicate where there is one, else the first; or None."""
+        predicates = [operand for operand in self.outputs if operand.is_predicate]
+        return next(iter((*predicates, *self.outputs)), None)
+
+    @property
+    def parameters(self) -> tuple[Operand, ...]:
+        """The operands that are parameters of the C++ wrapper, in the instruction's order."""
+        return tuple(o for o in self.operands if not o.is_immediate and o is not self.result)
+
+    def function(self) -> str:
+        """The instruction as a function in CUDA C++.
+
+        Returns
+        -------
+        str
+            A ``__device__ __forceinline__`` function named `function_name`, with a comment above it. Addresses are
+            generic pointers, whatever their state space: ``void*``, ``const void*``, and ``unsigned long long*`` for
+            an mbarrier. The function converts those to shared memory, parameters and constants itself. Immediates are
+            template parameters. A predicate is returned as ``bool``; an output besides the returned one is a reference.
+        """
+        lines = [comment(f"{self.documentation} ({self.source})")]
+        immediates = [operand for operand in self.inputs if operand.is_immediate]
+        if immediates:
+            lines.append(f"template <{', '.join(f'{o.c_type} {o.name}' for o in immediates)}>")
+        returned = self.result.c_type if self.result else "void"
+        lines.append(f"__device__ __forceinline__ {returned} {self.function_name}({self._signature()})")
+        lines.append("{")
+        for operand in immediates:
+            if operand.limits:
+                low, high = operand.limits
+                condition = f"{operand.name} >= {low} && {operand.name} <= {high}"
+                lines.append(f'    static_assert({condition}, "{operand.name} is {low} to {high}");')
+        lines += [f"    {_register_type(o)} {_variable(o)};" for o in self.outputs if o in (self.result,) or o.is_predicate]
+        lines += self._asm()
+        if self.result:
+            test = " != 0" if self.result.is_predicate else ""
+            lines.append(f"    return {_variable(self.result)}{test};")
+        lines.append("}")
+        return "\n".join(lines)
+
+    def _signature(self) -> str:
+        declared = (
+            f"{o.c_type}{'&' if o.is_output else ''} {o.name}" + (f" = {o.default}" if o.default else "")
+            for o in self.parameters
+        )
+        return ", ".join(declared)
+
+    def _asm(self) -> list[str]:
+        """The lines of the asm statement. A predicate lives in a PTX scope of its own and leaves it through selp."""
+        predicates = {i: f"p{n}" for n, i in enumerate(i for i, o in enumerate(self.operands) if o.is_predicate)}
+        text = _PLACEHOLDER.sub(lambda m: predicates.get(int(m[1]), m[0]), self.text)
+        if predicates:
+            moves = " ".join(f"selp.b32 %{i}, 1, 0, {p};" for i, p in predicates.items())
+            text = f"{{ .reg .pred {', '.join(predicates.values())}; {text} {moves} }}"
+        outputs = ", ".join(f'"{o.constraint}"({_variable(o)})' for o in self.outputs)
+        inputs = ", ".join(f'"{o.constraint}"({o.expression})' for o in self.inputs)
+        clobbers = ", ".join(f'"{name}"' for name in self.clobbers)
+        sections = [outputs, inputs, clobbers]
+        while sections and not sections[-1]:
+            sections.pop()
+        body = [f'    asm volatile("{text}"', *(f"        : {section}".rstrip() for section in sections)]
+        body[-1] += ");"
+        return body
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{self.family}({', '.join(f'{name}={value!r}' for name, value in self.words)})"
+
+
+def comment(text: str) -> str:
+    """A C++ line comment, wrapped."""
+    return "\n".join(textwrap.wrap(text, _COMMENT_WIDTH, initial_indent="// ", subsequent_indent="// "))
+
+
+def _register_type(operand: Operand) -> str:
+    return "unsigned" if operand.is_predicate else operand.c_type
+
+
+def _variable(operand: Operand) -> str:
+    return operand.name

@@ -1,0 +1,170 @@
+"""The operand classes of the family: register type, constraint letter, C++ type and state space of each.
+
+A row says what an operand is; its constraint letter and the conversion that a C++ wrapper applies follow from the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+# An address in shared memory is a 32-bit register, every other address a 64-bit one. The wrappers take generic
+# pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic pointer
+# into another block of the cluster becomes a shared::cluster address by the same intrinsic.
+_TO_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
+_SPACES = {
+    "shared::cta": ("u32", _TO_SHARED),
+    "shared::cluster": ("u32", _TO_SHARED),
+    "global": ("u64", "__cvta_generic_to_global({})"),
+    "param": ("u64", "__cvta_generic_to_grid_constant({})"),
+    "const": ("u64", "__cvta_generic_to_constant({})"),
+    "generic": ("u64", "{}"),
+}
+# CUDA C++ has no constraint letter for a predicate; wrappers carry one in a 32-bit register, as 0 or 1.
+_LETTERS = {"b16": "h", "u16": "h", "b32": "r", "u32": "r", "s32": "r", "pred": "r", "b64": "l", "u64": "l"}
+_C_TYPES = {
+    "b16": "unsigned short",
+    "u16": "unsigned short",
+    "b32": "unsigned",
+    "u32": "unsigned",
+    "s32": "int",
+    "pred": "bool",
+    "b64": "unsigned long long",
+    "u64": "unsigned long long",
+}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of an instruction.
+
+    Attributes
+    ----------
+    name : str
+        Its name, also the parameter's name in the C++ wrapper.
+    description : str
+        What it is, with its unit (bytes or elements) and its alignment.
+    type : str
+        The PTX type of the register that holds it, such as ``"s32"``; ``"pred"`` for a predicate.
+    c_type : str
+        The type of the C++ wrapper's parameter.
+    space : str or None
+        For an address, the state space it is an address of; None for a value.
+    direction : str
+        ``"input"``, ``"output"``, or ``"immediate"`` for an input that is a constant in the instruction.
+    vector : str or None
+        The vector that it is an element of, such as ``"coordinates"``.
+    default : str or None
+        The C++ wrapper's default argument.
+    limits : tuple of int or None
+        For an immediate, the smallest and the largest value.
+    """
+
+    name: str
+    description: str
+    type: str
+    c_type: str
+    space: str | None = None
+    direction: str = "input"
+    vector: str | None = None
+    default: str | None = None
+    limits: tuple[int, int] | None = None
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the instruction writes it."""
+        return self.direction == "output"
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it is a constant in the instruction, and a template parameter of the C++ wrapper."""
+        return self.direction == "immediate"
+
+    @property
+    def is_predicate(self) -> bool:
+        """Whether it is a predicate register."""
+        return self.type == "pred"
+
+    @property
+    def constraint(self) -> str:
+        """Its inline-assembly constraint: ``r``, ``l``, ``h`` or ``n``, with ``=`` before it for an output.
+
+        An output predicate has ``=r``: the wrapper moves it to a 32-bit register with ``selp``.
+        """
+        if self.is_immediate:
+            return "n"
+        return ("=" if self.is_output else "") + _LETTERS[self.type]
+
+    @property
+    def expression(self) -> str:
+        """The C++ expression that turns the wrapper's parameter into the register's value."""
+        return self.name if self.space is None else _SPACES[self.space][1].format(self.name)
+
+    def element(self, index: int) -> Operand:
+        """One element of the vector that this operand stands for."""
+        return replace(self, name=f"{self.name}_{index}")
+
+    def __str__(self) -> str:
+        place = f" in {self.space}" if self.space else ""
+        return f'{self.name} ("{self.constraint}", .{self.type}{place}): {self.description}'
+
+
+def address(name: str, space: str, description: str, c_type: str) -> Operand:
+    """An operand that is an address of a state space."""
+    return Operand(name, description, _SPACES[space][0], c_type, space=space)
+
+
+def value(
+    name: str,
+    type: str,
+    description: str,
+    direction: str = "input",
+    vector: str | None = None,
+    default: str | None = None,
+    limits: tuple[int, int] | None = None,
+) -> Operand:
+    """An operand that is a value in a register, or an immediate."""
+    return Operand(name, description, type, _C_TYPES[type], None, direction, vector, default, limits)
+
+
+def tile_destination(space: str) -> Operand:
+    """The shared-memory address that a tensor copy writes to."""
+    return address("destination", space, "the tile in shared memory, aligned to 128 bytes", "void*")
+
+
+def tensor_map(space: str = "generic") -> Operand:
+    """The address of a tensor map: generic, or of one state space."""
+    return address("tensor_map", space, "the 128-byte tensor map, aligned to 64 bytes", "const void*")
+
+
+def mbarrier(space: str = "shared::cta") -> Operand:
+    """The address of an mbarrier object."""
+    return address("mbarrier", space, "the 8-byte mbarrier object, aligned to 8 bytes", "unsigned long long*")
+
+
+TILE_SOURCE = address("source", "shared::cta", "the tile in shared memory, aligned to 128 bytes", "const void*")
+COORDINATE = value(
+    "coordinate",
+    "s32",
+    "where the box starts in this dimension, in elements; dimension 0 moves fastest",
+    vector="coordinates",
+)
+CTA_MASK = value("cta_mask", "b16", "the blocks of the cluster to write to, one bit per rank in the cluster")
+CACHE_POLICY = value("cache_policy", "b64", "an L2 cache policy, as createpolicy makes it")
+ARRIVAL_COUNT = value("count", "u32", "how many arrivals, 1 to 1,048,575")
+TRANSACTION_BYTES = value("bytes", "u32", "by how many bytes to raise the transaction count, at most 1,048,575")
+PARITY = value("parity", "u32", "the parity of the phase to wait for, 0 or 1; a new mbarrier's first phase has 0")
+SUSPEND_TIME_HINT = value("suspend_time_hint", "u32", "the longest suspension, in nanoseconds")
+STATE = value("state", "b64", "an opaque token of the phase before the arrival", direction="output")
+WAIT_COMPLETE = value("wait_complete", "pred", "whether the phase has completed", direction="output")
+IS_ELECTED = value("is_elected", "pred", "whether the executing thread is the leader", direction="output")
+LEADER_LANE = value("leader_lane", "b32", "the lane number of the leader", direction="output")
+MEMBER_MASK = value(
+    "membermask", "b32", "the lanes to elect from, one bit per lane; all of them must execute", default="0xffffffffu"
+)
+PENDING_GROUPS = value(
+    "count",
+    "s32",
+    "how many of the newest bulk async-groups may still be pending; the assembler encodes 63 for anything outside 0..63",
+    direction="immediate",
+    limits=(0, 63),
+)

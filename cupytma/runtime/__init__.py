@@ -1,0 +1,1 @@
+"""From CUDA C++ to a running kernel: compilation with NVRTC, loading and launching through CuPy."""

@@ -1,0 +1,135 @@
+"""Parameters to 128 bytes and back, both through the bit-field table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from cupytma.errors import DescriptorError
+from cupytma.tensormap.enums import DataType, Swizzle
+from cupytma.tensormap.fields import DATA_TYPES, RANKS, SIZE, SWIZZLES, WORDS, BitField, extract, fields_of, known_bits
+
+# Operands of the bit fields that are looked up by data type or swizzle, as expressions of the tables below.
+_LOOKED_UP = {
+    "element_format": "ELEMENT_FORMAT[data_type]",
+    "tf32": "TF32[data_type]",
+    "swizzle_mode": "SWIZZLE_MODE[swizzle]",
+    "swizzle_atomicity": "SWIZZLE_ATOMICITY[swizzle]",
+    "recorded_alignment": "RECORDED_ALIGNMENT[swizzle]",
+}
+LOOKUPS: dict[str, tuple[int, ...]] = {
+    "ELEMENT_FORMAT": tuple(DATA_TYPES[t].element_format if t in DATA_TYPES else 0 for t in DataType),
+    "TF32": tuple(int(DATA_TYPES[t].tf32) if t in DATA_TYPES else 0 for t in DataType),
+    "SWIZZLE_MODE": tuple(SWIZZLES[s].swizzle_mode for s in Swizzle),
+    "SWIZZLE_ATOMICITY": tuple(SWIZZLES[s].swizzle_atomicity for s in Swizzle),
+    "RECORDED_ALIGNMENT": tuple(SWIZZLES[s].recorded_alignment for s in Swizzle),
+}
+_DATA_TYPE_OF_CODE = {(row.element_format, int(row.tf32)): member for member, row in DATA_TYPES.items()}
+_SWIZZLE_OF_CODE = {(row.swizzle_mode, row.swizzle_atomicity): member for member, row in SWIZZLES.items()}
+
+
+def _stored(field: BitField, mode: str) -> str:
+    """The expression for a field's bits in place, over the operands of the rules."""
+    if field.name == "is_im2col":
+        return f"{int(mode != 'tiled')}"
+    value = _LOOKED_UP.get(field.name, field.label)
+    if field.bias:
+        value = f"({value} - {field.bias})"
+    if field.shift:
+        value = f"({value} >> {field.shift})"
+    if field.width < 64:
+        value = f"({value} & {(1 << field.width) - 1:#x})"
+    return f"({value} << {field.low})" if field.low else value
+
+
+@cache
+def word_expressions(mode: str, rank: int) -> tuple[CodeType | None, ...]:
+    """One compiled expression per word over the operands of the rules; None where the word is always zero."""
+    terms: list[list[str]] = [[] for _ in range(WORDS)]
+    for field in fields_of(mode, rank):
+        terms[field.word].append(_stored(field, mode))
+    return tuple(compile(" | ".join(t), f"<word {i}>", "eval") if t else None for i, t in enumerate(terms))
+
+
+@cache
+def _packer(mode: str, rank: int) -> CodeType:
+    """One compiled expression for the whole map as an integer."""
+    terms = [
+        f"({_stored(field, mode)} << {64 * field.word})" if field.word else _stored(field, mode)
+        for field in fields_of(mode, rank)
+    ]
+    return compile(" | ".join(terms), f"<{mode} tensor map of rank {rank}>", "eval")
+
+
+def pack(operands: Mapping[str, Any]) -> bytes:
+    """The 128 bytes of checked operands (`Parameters.operands`)."""
+    code = _packer(operands["mode"], operands["rank"])
+    value: int = eval(code, {"__builtins__": {}, **LOOKUPS}, operands)
+    return value.to_bytes(SIZE, "little")
+
+
+def mode_and_rank(value: int) -> tuple[str, int]:
+    """Kind and rank of a tensor map read as a little-endian integer.
+
+    Raises
+    ------
+    DescriptorError
+        If the rank bits name no rank that the kind has.
+    """
+    word = value >> 64
+    mode, rank = ("im2col" if word & 1 else "tiled"), ((word >> 4) & 7) + 1
+    if rank not in RANKS[mode]:
+        legal = f"{RANKS[mode][0]}…{RANKS[mode][-1]}"
+        raise DescriptorError(f"w1[6:4] = {rank - 1} means rank {rank}; a {mode} tensor map has rank {legal}")
+    return mode, rank
+
+
+def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
+    """Kind, rank and operands of 128 bytes.
+
+    Returns
+    -------
+    mode : str
+    rank : int
+    operands : dict
+        By the names of the bit-field table, sequences as tuples, with ``data_type`` and ``swizzle`` looked up.
+
+    Raises
+    ------
+    DescriptorError
+        Naming the bits that make no sense.
+    """
+    value = int.from_bytes(data, "little")
+    mode, rank = mode_and_rank(value)
+    found: dict[str, Any] = {}
+    for (name, index), number in extract(value, mode, rank).items():
+        if index is None:
+            found[name] = number
+        else:
+            found[name] = (*found.get(name, ()), number)
+    found.setdefault("global_strides", ())
+    problems = []
+    code = (found["element_format"], found["tf32"])
+    if code in _DATA_TYPE_OF_CODE:
+        found["data_type"] = _DATA_TYPE_OF_CODE[code]
+    else:
+        problems.append(f"w1[10:7] = {code[0]} with w1[16] = {code[1]} is no element format")
+    code = (found["swizzle_mode"], found["swizzle_atomicity"])
+    if code in _SWIZZLE_OF_CODE:
+        found["swizzle"] = _SWIZZLE_OF_CODE[code]
+    else:
+        problems.append(f"w1[14:13] = {code[0]} with w1[21:19] = {code[1]} is no swizzle")
+    if found["interleave"] > 2:
+        problems.append(f"w1[12:11] = {found['interleave']} is no interleave")
+    if problems:
+        raise DescriptorError("; ".join(problems))
+    return mode, rank, found
+
+
+def reserved_bits(data: bytes) -> tuple[str, ...]:
+    """The set bits that hold nothing known, each as ``w1[22]``, for bytes whose kind and rank are legal."""
+    value = int.from_bytes(data, "little")
+    unknown = value & ~known_bits(*mode_and_rank(value))
+    return tuple(f"w{bit // 64}[{bit % 64}]" for bit in range(8 * SIZE) if unknown >> bit & 1)
