@@ -11,6 +11,11 @@ def source(name: str) -> str:
     Parameters
     ----------
     name : str
-        The file name, such as ``"tile_copy.cu"``.
+        The file name, such as ``"copy.cu"``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
     """
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return (files("cupytma.kernels") / name).read_text(encoding="utf-8")

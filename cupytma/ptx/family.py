@@ -8,8 +8,9 @@ C++ name and the comment of a form all come from the row.
 from __future__ import annotations
 
 import itertools
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,16 +74,27 @@ class Word:
             If there is none; the message lists those there are.
         """
         for choice in self.choices:
-            # True equals 1, yet rank=True is a slip and not a rank.
-            if isinstance(value, bool) == isinstance(choice.value, bool) and value == choice.value:
+            if _same(value, choice.value):
                 return choice
         legal = ", ".join(repr(choice.value) for choice in self.choices)
         raise EmissionError(f"{family}: {self.name}={value!r} is not supported; supported: {legal}")
 
 
-def flag(name: str, spelling: str = "", suffix: str | None = None) -> Word:
+def _same(value: object, legal: Value) -> bool:
+    """Whether a caller's value is a legal one. True equals 1, yet ``rank=True`` is a slip and not a rank."""
+    if isinstance(value, bool) or isinstance(legal, bool):
+        return value is legal
+    if isinstance(legal, int):
+        try:
+            return operator.index(value) == legal  # type: ignore[arg-type]
+        except TypeError:
+            return False
+    return value == legal if isinstance(value, str) else value is legal
+
+
+def flag(name: str, spelling: str = "") -> Word:
     """A word that is True or False, written into the mnemonic when it is True."""
-    return Word(name, (Choice(False), Choice(True, spelling, f"_{name}" if suffix is None else suffix)))
+    return Word(name, (Choice(False), Choice(True, spelling, f"_{name}")))
 
 
 def optional(name: str, *values: str) -> Word:
@@ -243,6 +255,3 @@ class Family:
             documentation=" ".join(sentences),
             source=f"PTX ISA: {self.section}",
         )
-
-    def __iter__(self) -> Iterator[Instruction]:
-        return iter(self.forms())

@@ -15,8 +15,8 @@ FENCE_PROXY_ASYNC = Family(
     words=(optional("space", "global", "shared::cta", "shared::cluster"),),
     arguments=(),
     summary=(
-        "Orders the executing thread's memory accesses through the generic proxy with those through the async proxy, in "
-        "both directions,"
+        "Orders the executing thread's memory accesses through the generic proxy with those through the async proxy, "
+        "in both directions,"
     ),
     section="Parallel Synchronization and Communication Instructions: membar, fence",
     ptx_version=(8, 0),
@@ -34,8 +34,8 @@ FENCE_MBARRIER_INIT = Family(
     words=(),
     arguments=(),
     summary=(
-        "Releases the executing thread's earlier mbarrier.init operations to the cluster and the async proxy; a barrier "
-        "that the other threads wait on must follow."
+        "Releases the executing thread's earlier mbarrier.init operations to the threads of the cluster. They know the "
+        "mbarrier once they have acquired it, by a barrier after this fence."
     ),
     section="Parallel Synchronization and Communication Instructions: membar, fence",
     ptx_version=(8, 0),

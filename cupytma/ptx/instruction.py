@@ -7,12 +7,13 @@ import textwrap
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cupytma import targets
 from cupytma.errors import EmissionError
 from cupytma.ptx.operands import Operand
+from cupytma.targets import TARGETS, Feature, Target
+from cupytma.targets import target as target_of
 
 _PLACEHOLDER = re.compile(r"%(\d+)")
-_COMMENT_WIDTH = 116
+_WIDTH = 116
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +53,7 @@ class Instruction:
     operands: tuple[Operand, ...]
     clobbers: tuple[str, ...]
     ptx_version: tuple[int, int]
-    features: frozenset[targets.Feature] = field(compare=False)
+    features: frozenset[Feature] = field(compare=False)
     function_name: str
     documentation: str = field(compare=False)
     source: str = field(compare=False)
@@ -83,11 +84,11 @@ class Instruction:
         return tuple(operand.constraint for operand in self.outputs)
 
     @property
-    def targets(self) -> tuple[targets.Target, ...]:
+    def targets(self) -> tuple[Target, ...]:
         """The targets that have this form."""
-        return tuple(target for target in targets.TARGETS.values() if self.supported_on(target))
+        return tuple(target for target in TARGETS.values() if self.supported_on(target))
 
-    def supported_on(self, target: str | targets.Target) -> bool:
+    def supported_on(self, target: str | Target) -> bool:
         """Whether a target has this form.
 
         Raises
@@ -95,7 +96,7 @@ class Instruction:
         TargetError
             For a target with no Tensor Memory Accelerator, or one that does not exist.
         """
-        return self.features <= targets.target(target).features
+        return self.features <= target_of(target).features
 
     def index_of(self, name: str) -> int:
         """The placeholder number of an operand.
@@ -142,27 +143,28 @@ class Instruction:
         if immediates:
             lines.append(f"template <{', '.join(f'{o.c_type} {o.name}' for o in immediates)}>")
         returned = self.result.c_type if self.result else "void"
-        lines.append(f"__device__ __forceinline__ {returned} {self.function_name}({self._signature()})")
+        lines.append(declaration(f"{returned} {self.function_name}", self._declared()))
         lines.append("{")
         for operand in immediates:
             if operand.limits:
                 low, high = operand.limits
                 condition = f"{operand.name} >= {low} && {operand.name} <= {high}"
                 lines.append(f'    static_assert({condition}, "{operand.name} is {low} to {high}");')
-        lines += [f"    {_register_type(o)} {_variable(o)};" for o in self.outputs if o in (self.result,) or o.is_predicate]
+        if self.result:
+            register = "unsigned" if self.result.is_predicate else self.result.c_type
+            lines.append(f"    {register} {self.result.name};")
         lines += self._asm()
         if self.result:
             test = " != 0" if self.result.is_predicate else ""
-            lines.append(f"    return {_variable(self.result)}{test};")
+            lines.append(f"    return {self.result.name}{test};")
         lines.append("}")
         return "\n".join(lines)
 
-    def _signature(self) -> str:
-        declared = (
+    def _declared(self) -> tuple[str, ...]:
+        return tuple(
             f"{o.c_type}{'&' if o.is_output else ''} {o.name}" + (f" = {o.default}" if o.default else "")
             for o in self.parameters
         )
-        return ", ".join(declared)
 
     def _asm(self) -> list[str]:
         """The lines of the asm statement. A predicate lives in a PTX scope of its own and leaves it through selp."""
@@ -171,15 +173,15 @@ class Instruction:
         if predicates:
             moves = " ".join(f"selp.b32 %{i}, 1, 0, {p};" for i, p in predicates.items())
             text = f"{{ .reg .pred {', '.join(predicates.values())}; {text} {moves} }}"
-        outputs = ", ".join(f'"{o.constraint}"({_variable(o)})' for o in self.outputs)
-        inputs = ", ".join(f'"{o.constraint}"({o.expression})' for o in self.inputs)
-        clobbers = ", ".join(f'"{name}"' for name in self.clobbers)
-        sections = [outputs, inputs, clobbers]
+        sections = [
+            [f'"{o.constraint}"({o.name})' for o in self.outputs],
+            [f'"{o.constraint}"({o.expression})' for o in self.inputs],
+            [f'"{name}"' for name in self.clobbers],
+        ]
         while sections and not sections[-1]:
             sections.pop()
-        body = [f'    asm volatile("{text}"', *(f"        : {section}".rstrip() for section in sections)]
-        body[-1] += ");"
-        return body
+        body = [f'    asm volatile("{text}"', *("        : " + ",\n          ".join(s) for s in sections)]
+        return [line.rstrip() for line in (*body[:-1], body[-1] + ");")]
 
     def __str__(self) -> str:
         return self.text
@@ -190,12 +192,12 @@ class Instruction:
 
 def comment(text: str) -> str:
     """A C++ line comment, wrapped."""
-    return "\n".join(textwrap.wrap(text, _COMMENT_WIDTH, initial_indent="// ", subsequent_indent="// "))
+    return "\n".join(textwrap.wrap(text, _WIDTH, initial_indent="// ", subsequent_indent="// "))
 
 
-def _register_type(operand: Operand) -> str:
-    return "unsigned" if operand.is_predicate else operand.c_type
-
-
-def _variable(operand: Operand) -> str:
-    return operand.name
+def declaration(name: str, parameters: tuple[str, ...]) -> str:
+    """The first lines of a device function: its return type and name, and its parameters."""
+    line = f"__device__ __forceinline__ {name}({', '.join(parameters)})"
+    if len(line) <= _WIDTH:
+        return line
+    return f"__device__ __forceinline__ {name}(\n    " + ",\n    ".join(parameters) + ")"

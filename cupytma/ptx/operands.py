@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 # An address in shared memory is a 32-bit register, every other address a 64-bit one. The wrappers take generic
-# pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic pointer
-# into another block of the cluster becomes a shared::cluster address by the same intrinsic.
+# pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic
+# pointer into another block of the cluster becomes a shared::cluster address by the same intrinsic.
 _TO_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
 _SPACES = {
     "shared::cta": ("u32", _TO_SHARED),
@@ -164,7 +164,7 @@ MEMBER_MASK = value(
 PENDING_GROUPS = value(
     "count",
     "s32",
-    "how many of the newest bulk async-groups may still be pending; the assembler encodes 63 for anything outside 0..63",
+    "how many of the newest bulk async-groups may be pending; the assembler encodes 63 for anything outside 0..63",
     direction="immediate",
     limits=(0, 63),
 )

@@ -49,7 +49,7 @@ LOAD = Family(
     ),
     summary=(
         "Starts the copy of a box of a {rank}-dimensional tensor in global memory to {destination}. The coordinates "
-        "count elements, dimension 0 first; without interleave coordinate_0 must be a multiple of 16 bytes. "
+        "count elements, dimension 0 first; without interleave coordinate_0 falls on a multiple of 16 bytes. "
         "destination is aligned to 128 bytes. Completes by complete_tx on mbarrier with the bytes written, those of "
         "elements out of bounds included."
     ),
@@ -81,8 +81,8 @@ STORE = Family(
     summary=(
         "Starts the copy of a box from shared::cta to a {rank}-dimensional tensor in global memory; elements out of "
         "bounds are not written. The coordinates count elements, dimension 0 first, and must not be negative; without "
-        "interleave coordinate_0 must be a multiple of 16 bytes. source is aligned to 128 bytes. Completes through the "
-        "executing thread's bulk async-group: bulk_commit_group, then bulk_wait_group."
+        "interleave coordinate_0 falls on a multiple of 16 bytes. source is aligned to 128 bytes. Completes through "
+        "the executing thread's bulk async-group: bulk_commit_group, then bulk_wait_group."
     ),
     section="Data Movement and Conversion Instructions: cp.async.bulk.tensor",
     ptx_version=(8, 0),
@@ -98,8 +98,8 @@ PREFETCH_TENSORMAP = Family(
     ),
     arguments=tuple(Argument("[%]", (operands.tensor_map(s),), given(space=s)) for s in _MAP_SPACES),
     summary=(
-        "Brings a tensor map at a {space} address into the cache that tensor copies read it from. tensor_map is aligned "
-        "to 64 bytes. Nothing waits for it."
+        "Brings a tensor map at a {space} address into the cache that tensor copies read it from. tensor_map is "
+        "aligned to 64 bytes. Nothing waits for it."
     ),
     section="Data Movement and Conversion Instructions: prefetch, prefetchu",
     ptx_version=(8, 0),
@@ -191,7 +191,7 @@ def prefetch_tensormap(*, space: str = "generic") -> Instruction:
     return PREFETCH_TENSORMAP.build(space=space)
 
 
-def mcast_opnum(*, rank: int, im2col_count: int = 0) -> int:
+def mcast_opnum(rank: int, im2col_count: int = 0) -> int:
     """The placeholder number of a tensor load's multicast mask.
 
     Parameters
@@ -204,7 +204,7 @@ def mcast_opnum(*, rank: int, im2col_count: int = 0) -> int:
     return rank + 3 + im2col_count
 
 
-def ch_opnum(*, rank: int, im2col_count: int = 0, multicast: bool = False) -> int:
+def ch_opnum(rank: int, im2col_count: int = 0, multicast: bool = False) -> int:
     """The placeholder number of a tensor load's cache policy.
 
     Parameters

@@ -45,6 +45,7 @@ class Module:
         self.cubin = cubin
         self.ptx = ptx
         self.log = log
+        self._kernels: dict[str, Kernel] = {}
 
     @cached_property
     def signatures(self) -> dict[str, KernelSignature]:
@@ -67,7 +68,9 @@ class Module:
                 f'the module has no kernel {name!r}; it has: {known}. Declare kernels extern "C" so that their names '
                 "stay as written"
             )
-        return Kernel(self, name)
+        if name not in self._kernels:
+            self._kernels[name] = Kernel(self, name)
+        return self._kernels[name]
 
     def __repr__(self) -> str:
         return f"<Module {self.target}: {', '.join(self.signatures) or 'no kernels'}; {len(self.cubin)} B of code>"
@@ -180,7 +183,7 @@ class _Nvrtc:
 
     def _text(self, size: Any, fetch: Any, program: Any) -> bytes:
         """Read one of NVRTC's buffers: ask for its size, then for its bytes."""
-        buffer = b"\0" * self._checked(size(program))
+        buffer: bytes = b"\0" * self._checked(size(program))
         if buffer:
             self._checked(fetch(program, buffer))
         return buffer

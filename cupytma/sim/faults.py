@@ -12,7 +12,7 @@ __all__ = [
     "Fault",
     "IllegalInstruction",
     "MisalignedAddress",
-    "NotSimulated",
+    "NotSimulatedError",
     "OutOfWindow",
     "SharedOverrun",
     "SimulationError",
@@ -38,5 +38,5 @@ class SharedOverrun(Fault):
     """The tile runs past the end of the ``shared`` array."""
 
 
-class NotSimulated(SimulationError):
+class NotSimulatedError(SimulationError):
     """A legal descriptor or operation whose behaviour the simulator does not know."""

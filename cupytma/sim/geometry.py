@@ -8,7 +8,6 @@ form, so that everything after it treats them alike.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cupytma.errors import SimulationError
-from cupytma.sim.faults import IllegalInstruction, NotSimulated
+from cupytma.sim.faults import NotSimulatedError
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Walk:
     upper: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Geometry:
     """A descriptor in terms of rows.
 
@@ -173,17 +172,26 @@ class Geometry:
         return coords[0], tuple(coords[1:])
 
 
-@lru_cache(maxsize=256)
 def geometry(tensor_map: TensorMap) -> Geometry:
     """The rows a descriptor moves.
 
     Raises
     ------
-    NotSimulated
+    NotSimulatedError
         For packed element types, the 128B swizzles with larger atoms, and im2col-wide descriptors.
     SimulationError
-        If rows or addresses are not multiples of 16 bytes, which no encoder accepts.
+        If it is no tensor map, or rows or addresses are not multiples of 16 bytes, which no encoder accepts.
     """
+    if not hasattr(tensor_map, "decode") or isinstance(tensor_map, bytes):
+        raise SimulationError(
+            f"tensor_map is a {type(tensor_map).__name__}; pass the TensorMap that `encode()` of parameters returns, or "
+            "`TensorMap.from_bytes`"
+        )
+    return _geometry(tensor_map)
+
+
+@lru_cache(maxsize=256)
+def _geometry(tensor_map: TensorMap) -> Geometry:
     parameters = tensor_map.decode()
     _check_covered(parameters)
     interleaved = parameters.interleave != Interleave.NONE
@@ -215,11 +223,11 @@ def geometry(tensor_map: TensorMap) -> Geometry:
 def _check_covered(parameters: Descriptor) -> None:
     covered = "simulated are tiled and im2col descriptors of the element types and swizzles of sm_90a"
     if parameters.data_type in _PACKED:
-        raise NotSimulated(f"element type {parameters.data_type} is not simulated; {covered}")
+        raise NotSimulatedError(f"element type {parameters.data_type} is not simulated; {covered}")
     if parameters.swizzle > Swizzle.B128:
-        raise NotSimulated(f"swizzle {parameters.swizzle} is not simulated; {covered}")
+        raise NotSimulatedError(f"swizzle {parameters.swizzle} is not simulated; {covered}")
     if not isinstance(parameters, (TiledDescriptor, Im2colDescriptor)):
-        raise NotSimulated(f"{type(parameters).__name__} descriptors are not simulated; {covered}")
+        raise NotSimulatedError(f"{type(parameters).__name__} descriptors are not simulated; {covered}")
 
 
 def _axes(parameters: Descriptor) -> tuple[Axis, ...]:
@@ -251,73 +259,3 @@ def _tile(parameters: Descriptor) -> tuple[tuple[int, ...], Walk | None, int]:
     # A copy takes one slice along the channel dimension, whatever the box says (measured).
     extents[parameters.rank - 2] = 1
     return tuple(extents), None, box[0]
-
-
-def check_coordinates(plan: Geometry, coords: Sequence[int], *, store: bool) -> tuple[int, ...]:
-    """The coordinates as Python ints, checked against what the instruction can carry and what the unit accepts.
-
-    Parameters
-    ----------
-    coords : sequence of int
-        Driver order, in elements; with interleave dimension 0 counts positions and dimension ``rank - 2`` slices.
-    store : bool
-        Whether shared memory is the source, which forbids negative coordinates.
-
-    Raises
-    ------
-    SimulationError
-        For a wrong number of coordinates, or one that is not a 32-bit signed integer.
-    IllegalInstruction
-        For a start the hardware refuses.
-    """
-    rank = len(plan.axes) + (plan.inner_bytes is not None)
-    if len(coords) != rank:
-        raise SimulationError(
-            f"{len(coords)} coordinates for a tensor map of rank {rank}; give one per dimension, dimension 0 first"
-        )
-    start = tuple(operator.index(c) for c in coords)
-    for i, c in enumerate(start):
-        if not -(2**31) <= c < 2**31:
-            raise SimulationError(f"coordinate {c} of dimension {i} does not fit the instruction's 32-bit signed field")
-    _check_inner_start(plan, start)
-    if store:
-        _check_not_negative(start)
-    if plan.walk is not None:
-        _check_walk_start(plan, plan.walk, start, store=store)
-    return start
-
-
-def _check_inner_start(plan: Geometry, start: tuple[int, ...]) -> None:
-    if plan.inner_bytes is None or start[0] * plan.element_bytes % 16 == 0:
-        return
-    step = 16 // plan.element_bytes
-    below = start[0] // step * step
-    raise IllegalInstruction(
-        f"illegal instruction: coordinate {start[0]} of dimension 0 is byte {start[0] * plan.element_bytes}, "
-        f"{start[0] * plan.element_bytes % 16} mod 16; the innermost start must be a multiple of 16 bytes, that is of "
-        f"{step} {plan.data_type} elements; the nearest are {below} and {below + step}"
-    )
-
-
-def _check_not_negative(start: tuple[int, ...]) -> None:
-    for i, c in enumerate(start):
-        if c < 0:
-            raise IllegalInstruction(
-                f"illegal instruction: a store starts at coordinate {c} of dimension {i}; stores must start at 0 or "
-                "above in every dimension (loads may start below); move the tile's origin inside the tensor"
-            )
-
-
-def _check_walk_start(plan: Geometry, walk: Walk, start: tuple[int, ...], *, store: bool) -> None:
-    for axis, lower, upper in zip(plan.axes, walk.lower, walk.upper, strict=False):
-        c = start[axis.dimension]
-        if store and lower != 0:
-            raise IllegalInstruction(
-                f"illegal instruction: an im2col store with lower corner {lower} in dimension {axis.dimension}; "
-                "stores need a lower corner of 0 in every spatial dimension; encode a second descriptor for the store"
-            )
-        if not lower <= c <= upper:
-            raise IllegalInstruction(
-                f"illegal instruction: the im2col start pixel {c} of dimension {axis.dimension} lies outside the "
-                f"bounding box {lower} to {upper} (the lower corner, and size + upper corner - 1); start inside it"
-            )

@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.sim.faults import NotSimulated
+from cupytma.sim.faults import NotSimulatedError
 from cupytma.tensormap.enums import Swizzle
 
 CHUNK = 16
@@ -53,7 +53,7 @@ def swizzle_address(address: int | npt.NDArray[np.integer], swizzle: Swizzle | s
 
     Raises
     ------
-    NotSimulated
+    NotSimulatedError
         For the 128B modes with larger atoms, which no sm_90a device has.
     """
     mask = _mask(swizzle)
@@ -109,7 +109,7 @@ def swizzle_chunk(
 def _mask(swizzle: Swizzle | str | int) -> int:
     mode = Swizzle.of(swizzle)
     if mode not in _MASKS:
-        raise NotSimulated(
+        raise NotSimulatedError(
             f"swizzle {mode} is not simulated: it exists only on targets whose behaviour has not been measured; "
             "simulated are NONE, 32B, 64B and 128B"
         )

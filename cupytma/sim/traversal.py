@@ -5,28 +5,19 @@ Rules measured on an H100 over random descriptors: every row and element of 1,95
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
-from cupytma.sim.faults import SharedOverrun
-from cupytma.sim.geometry import Geometry, Walk, check_coordinates, geometry
-from cupytma.sim.swizzle import CHUNK, LINE, PERIOD, swizzle_address
+from cupytma.sim.geometry import Geometry, Walk
+from cupytma.sim.swizzle import CHUNK, PERIOD, swizzle_address
 from cupytma.tensormap.enums import Swizzle
-
-if TYPE_CHECKING:
-    from cupytma.tensormap.tensor_map import TensorMap
 
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
-
-MAX_TILE_BYTES = 228 * 1024
-"""No block has more shared memory than this, so no tile can be larger."""
 
 # Addresses are summed in int64. A row further than this from the start of the tile would need a tensor larger than
 # any address space, and its address would wrap.
@@ -73,16 +64,19 @@ def traverse(plan: Geometry, start: tuple[int, ...], offsets: tuple[int, ...], *
         Whether shared memory is the source: then the bound of dimension 0 is rounded up to 16 bytes.
     """
     inner, along = plan.split(start)
-    if plan.walk is None:
-        steps = _box_steps(plan)
-        placed = _box_offsets(plan)
-    else:
-        steps = _walk_steps(plan, plan.walk, along, offsets)
-        placed = _byte_offsets(plan, steps)
+    steps = row_steps(plan, along, offsets)
+    placed = _box_offsets(plan) if plan.walk is None else _byte_offsets(plan, steps)
     first, last, exact = _inner_bounds(plan, inner, store=store)
     origin = plan.address + inner * plan.element_bytes
     origin += sum(c * axis.pitch for c, axis in zip(along, plan.axes, strict=True))
     return Traversal(origin, placed, _inside(plan, along, steps), first, last, exact)
+
+
+def row_steps(plan: Geometry, along: tuple[int, ...], offsets: tuple[int, ...]) -> Int64:
+    """Positions of a tile's rows relative to its start, shape (axes, rows), rows in shared memory order."""
+    if plan.walk is None:
+        return _box_steps(plan)
+    return _walk_steps(plan, plan.walk, along, offsets)
 
 
 def _inner_bounds(plan: Geometry, inner: int, *, store: bool) -> tuple[int, int, int]:
@@ -183,75 +177,14 @@ def chunks_of(plan: Geometry, shared_offset: int) -> Int64:
     return shared_chunks(plan.rows, plan.width, plan.pitch, plan.swizzle, phase)
 
 
-@dataclass(frozen=True, eq=False)
-class TileMap:
-    """Where each element of a tile comes from and where it goes.
-
-    All arrays have one entry per element (with interleave, per slice) in the tile's order: dimension 0 fastest.
-
-    Attributes
-    ----------
-    unit_bytes : int
-        Bytes of one entry.
-    coordinates : ndarray of int64, shape (n, rank)
-        Tensor coordinates, driver order.
-    inside : ndarray of bool, shape (n,)
-        Whether a load reads the element; the others get the fill.
-    global_address : ndarray of int64, shape (n,)
-        Address in bytes of the entry's first byte; -1 outside the tensor.
-    shared_byte : ndarray of int64, shape (n,)
-        Place in shared memory in bytes, counted like `shared_offset`, swizzle included.
-    """
-
-    unit_bytes: int
-    coordinates: Int64
-    inside: Bool
-    global_address: Int64
-    shared_byte: Int64
+def shared_extent(plan: Geometry, shared_offset: int) -> int:
+    """Bytes from the tile's base to the end of the last chunk it occupies."""
+    if plan.swizzle == Swizzle.NONE:
+        return plan.transaction_bytes
+    return (int(chunks_of(plan, shared_offset).max()) + 1) * CHUNK
 
 
-def tile_map(
-    tensor_map: TensorMap, coords: Sequence[int], *, shared_offset: int = 0, offsets: Sequence[int] = ()
-) -> TileMap:
-    """Which global element a load puts at which shared byte.
-
-    Parameters
-    ----------
-    tensor_map : TensorMap
-    coords : sequence of int
-        Start of the tile in elements, driver order; may be negative.
-    shared_offset : int
-        Shared address of the tile in bytes, a multiple of 128; it decides where the swizzle pattern begins.
-    offsets : sequence of int
-        The im2col offsets, first spatial dimension first.
-
-    Returns
-    -------
-    TileMap
-
-    Raises
-    ------
-    Fault
-        As `load` does, apart from faults about memory windows.
-    """
-    plan = geometry(tensor_map)
-    start = check_coordinates(plan, coords, store=False)
-    shift = check_offsets(plan, offsets)
-    check_tile_size(plan)
-    check_shared_base(shared_offset)
-    inner, along = plan.split(start)
-    rows = traverse(plan, start, shift, store=False)
-    steps = _box_steps(plan) if plan.walk is None else _walk_steps(plan, plan.walk, along, shift)
-    per_row = plan.width // plan.unit_bytes
-    within = np.arange(per_row, dtype=np.int64) * plan.unit_bytes
-    coordinates = np.repeat((steps + np.array(along, dtype=np.int64)[:, None]).T, per_row, axis=0)
-    if plan.inner_bytes is not None:
-        across = np.tile(inner + np.arange(per_row, dtype=np.int64), plan.rows)
-        coordinates = np.column_stack([across, coordinates])
-    inside = np.ones(plan.rows, dtype=np.bool_) if rows.inside is None else rows.inside
-    inside = (inside[:, None] & (within >= rows.first) & (within < rows.last)).ravel()
-    address = np.full(len(inside), -1, dtype=np.int64)
-    if inside.any():
-        address[inside] = np.add.outer(rows.offsets, within).ravel()[inside] + rows.origin
-    linear = np.add.outer(np.arange(plan.rows, dtype=np.int64) * plan.pitch, within).ravel() + shared_offset
-    return TileMap(plan.unit_bytes, coordinates, inside, address, swizzle_address(linear, plan.swizzle))
+def _frozen(array: Int64) -> Int64:
+    """Cached arrays are shared between calls, so none may be changed."""
+    array.setflags(write=False)
+    return array

@@ -1,5 +1,6 @@
 """The 128-byte tensor map: parameters, rules, bit fields, encoding and decoding. Needs no GPU."""
 
+from cupytma.tensormap.arrays import tensor_map
 from cupytma.tensormap.enums import DataType, Interleave, L2Promotion, OobFill, Swizzle
 from cupytma.tensormap.fields import FIELDS, BitField
 from cupytma.tensormap.parameters import Parameters, Tiled
@@ -8,5 +9,5 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 __all__ = [
     "FIELDS", "RULES", "BitField", "DataType", "Interleave", "L2Promotion", "OobFill", "Parameters", "Rule", "Swizzle",
-    "TensorMap", "Tiled", "Violation",
+    "TensorMap", "Tiled", "Violation", "tensor_map",
 ]

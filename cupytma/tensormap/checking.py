@@ -113,7 +113,8 @@ class _Filler(string.Formatter):
         if format_spec in self._ENUMS:
             members = {int(member): member.short_name for member in self._ENUMS[format_spec]}
             return members.get(value, str(value))
-        return super().format_field(value, format_spec)
+        text: str = super().format_field(value, format_spec)
+        return text
 
 
 def _fill(template: str, operands: dict[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any
 
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.enums import DataType, Swizzle
+from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle
 from cupytma.tensormap.fields import DATA_TYPES, RANKS, SIZE, SWIZZLES, WORDS, BitField, extract, fields_of, known_bits
 
 # Operands of the bit fields that are looked up by data type or swizzle, as expressions of the tables below.
@@ -126,6 +127,60 @@ def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
     if problems:
         raise DescriptorError("; ".join(problems))
     return mode, rank, found
+
+
+@dataclass(frozen=True)
+class FieldValue:
+    """One field of a tensor map with what it holds.
+
+    Attributes
+    ----------
+    label : str
+        Such as ``"global_dim[1]"``.
+    bits : str
+        Where it is, such as ``"w4[63:32]"``; several places joined by ``" + "``.
+    value : int
+        Biases and shifts undone, in the unit of the parameter.
+    meaning : str
+        The member's name where the value is one of an enumeration, else empty.
+    """
+
+    label: str
+    bits: str
+    value: int
+    meaning: str = ""
+
+
+def field_values(data: bytes) -> tuple[FieldValue, ...]:
+    """Every field of 128 bytes whose kind and rank are legal, in the order of the bits."""
+    value = int.from_bytes(data, "little")
+    mode, rank = mode_and_rank(value)
+    values = extract(value, mode, rank)
+    places: dict[tuple[str, int | None], list[BitField]] = {}
+    for field in fields_of(mode, rank):
+        places.setdefault((field.name, field.index), []).append(field)
+    formats = {row.element_format: str(member) for member, row in reversed(DATA_TYPES.items())}
+    meanings: dict[str, Callable[[int], str]] = {
+        "is_im2col": lambda v: "im2col" if v else "tiled",
+        "element_format": lambda v: formats.get(v, "unknown"),
+        "interleave": lambda v: _name(Interleave, v),
+        "swizzle_mode": lambda v: _name(Swizzle, v),
+        "oob_fill": lambda v: _name(OobFill, v),
+        "l2_promotion": lambda v: _name(L2Promotion, v),
+    }
+    return tuple(
+        FieldValue(
+            fields[0].label, " + ".join(f.bits for f in fields), values[key], meanings.get(key[0], lambda _: "")(values[key])
+        )
+        for key, fields in places.items()
+    )
+
+
+def _name(enumeration: type[DriverEnum], value: int) -> str:
+    try:
+        return str(enumeration.of(value))
+    except ValueError:
+        return "unknown"
 
 
 def reserved_bits(data: bytes) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ from typing import Any
 from cupytma import targets
 from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking, codec
+from cupytma.tensormap.codec import FieldValue
 from cupytma.tensormap.enums import Interleave, Swizzle
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.parameters import Parameters, Tiled
+from cupytma.tensormap.rules import Violation
 
 # The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
 _TILE_ALIGNMENT = 128
@@ -95,6 +97,16 @@ class TensorMap:
         """The sixteen little-endian 64-bit words."""
         return tuple(int.from_bytes(self._data[i : i + 8], "little") for i in range(0, SIZE, 8))
 
+    def fields(self) -> tuple[FieldValue, ...]:
+        """Every field the kind and rank of the map have, in the order of the bits.
+
+        Raises
+        ------
+        DescriptorError
+            If the rank bits make no sense, so that it is unknown which fields there are.
+        """
+        return codec.field_values(self._data)
+
     @property
     def reserved_bits(self) -> tuple[str, ...]:
         """Set bits that hold nothing known, such as ``("w1[22]",)``; empty for what the driver writes."""
@@ -138,7 +150,7 @@ class TensorMap:
         return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, box {box}{extras}>"
 
 
-def describe_violations(broken: tuple[checking.Violation, ...]) -> str:
+def describe_violations(broken: tuple[Violation, ...]) -> str:
     """All broken rules as one block of text."""
     if len(broken) == 1:
         return str(broken[0])

@@ -1,0 +1,168 @@
+"""How a copy is carried out: which bytes move through tensor maps, in which boxes, and which do not.
+
+Knows nothing of the GPU: the same plan is carried out by the kernels and by the simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
+from cupytma.tensormap.arrays import ArrayView
+from cupytma.tensormap.enums import DataType
+from cupytma.tensormap.parameters import Tiled
+from cupytma.tensormap.tensor_map import TensorMap
+
+# Bytes move as UINT64: the widest type gives the longest rows, and every tensor map counts in 16-byte steps anyway.
+WORD = 8
+UNIT = 16
+MAX_BOX = 256
+MAX_RANK = 5
+# Big enough to keep the memory busy with a few tiles in flight, small enough for several of them in shared memory.
+TILE_BYTES = 8 * 1024
+# Row lengths are rounded to this, so that boxes start on whole lines of memory.
+_LINE = 128
+_MAX_TILES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """The part of a copy that moves through tensor maps.
+
+    Attributes
+    ----------
+    source, destination : TensorMap
+        Over the same extents, with the same box.
+    global_dim, box_dim : tuple of int
+        In words of 8 bytes (dimension 0) and rows, driver order.
+    """
+
+    source: TensorMap
+    destination: TensorMap
+    global_dim: tuple[int, ...]
+    box_dim: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.global_dim)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Tiles along each dimension."""
+        return tuple(-(-extent // box) for extent, box in zip(self.global_dim, self.box_dim, strict=True))
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return prod(self.counts)
+
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """Start coordinates of every tile, driver order, dimension 0 fastest: the order the kernel takes them in."""
+        starts = [range(0, count * box, box) for count, box in zip(self.counts, self.box_dim, strict=True)]
+        return [coordinates[::-1] for coordinates in product(*reversed(starts))]
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """A copy, split into what moves through tensor maps and what ordinary loads and stores move.
+
+    Attributes
+    ----------
+    tiles : TilePlan or None
+    rest : Region or None
+        Bytes that no tensor map may move: a tensor store rounds each row up to 16 bytes, so row ends within a 16-byte
+        unit are kept out of it.
+    reason : str
+        Why there are no tiles; empty where there are.
+    """
+
+    tiles: TilePlan | None
+    rest: Region | None
+    reason: str = ""
+
+
+@lru_cache(maxsize=1024)
+def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
+    """Plan a copy between two views of device memory.
+
+    Raises
+    ------
+    ArrayError
+        If the shapes or types differ, or the result would depend on the order of the elements.
+    """
+    region = common_region(source, destination)
+    if source.size == 0:
+        return CopyPlan(None, None, "the arrays are empty")
+    check_overlap(source, destination)
+    obstacle = _obstacle(region)
+    if obstacle:
+        return CopyPlan(None, region, obstacle)
+    if not region.outer and region.run > MAX_BOX * WORD:
+        region, rest = _folded(region)
+    else:
+        whole = region.run // UNIT * UNIT
+        rest = region.tail(whole) if whole < region.run else None
+    tiles = _tile(region)
+    if tiles.tiles > _MAX_TILES:
+        return CopyPlan(None, common_region(source, destination), f"{tiles.tiles} tiles are too many for one launch")
+    return CopyPlan(tiles, rest)
+
+
+def _folded(region: Region) -> tuple[Region, Region | None]:
+    """A long run as rows of the longest box, and what is left of it."""
+    row = MAX_BOX * WORD
+    rows = region.run // row
+    left = region.tail(rows * row)
+    return Region(region.source, region.destination, row, (Dimension(rows, row, row),)), left if left.run else None
+
+
+def _obstacle(region: Region) -> str:
+    """The rule that keeps a region from tensor maps; empty when none does."""
+    strides = [s for dim in region.outer for s in (dim.source_stride, dim.destination_stride)]
+    checks = (
+        (region.run >= UNIT, f"only {region.run} B lie together in both arrays; a tensor map moves {UNIT} B at least"),
+        (len(region.outer) < MAX_RANK, f"{len(region.outer) + 1} dimensions are left after merging; 5 is the most"),
+        (region.source % UNIT == 0, f"the source address is {region.source % UNIT} mod {UNIT} bytes"),
+        (region.destination % UNIT == 0, f"the destination address is {region.destination % UNIT} mod {UNIT} bytes"),
+        (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
+        (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
+        (all(dim.extent <= 2**32 for dim in region.outer), "an extent exceeds 2^32"),
+        (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
+    )
+    return next((text for holds, text in checks if not holds), "")
+
+
+def _tile(region: Region) -> TilePlan:
+    dims = (region.run // UNIT * UNIT // WORD, *(dim.extent for dim in region.outer))
+    box = _box(dims)
+    source, destination = (
+        Tiled(
+            data_type=DataType.UINT64, global_address=address, global_dim=dims, global_strides=strides, box_dim=box
+        ).encode()
+        for address, strides in (
+            (region.source, tuple(dim.source_stride for dim in region.outer)),
+            (region.destination, tuple(dim.destination_stride for dim in region.outer)),
+        )
+    )
+    return TilePlan(source, destination, dims, box)
+
+
+def _box(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Boxes of about `TILE_BYTES`, as even as the extents allow."""
+    line = _LINE // WORD
+    inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-_even(dims[0], MAX_BOX) // line) * line)
+    box, room = [inner], TILE_BYTES // (inner * WORD)
+    for extent in dims[1:]:
+        box.append(_even(extent, max(1, min(MAX_BOX, room))))
+        room //= box[-1]
+    return tuple(box)
+
+
+def _even(extent: int, limit: int) -> int:
+    """The smallest part that splits an extent into as few parts as the limit allows."""
+    parts = -(-extent // limit)
+    return -(-extent // parts)

@@ -1,0 +1,36 @@
+"""What the Tensor Memory Accelerator does, byte for byte, in numpy.
+
+`load`, `store` and `reduce` do one operation on arrays of bytes that stand for global and shared memory, as an H100
+does it: swizzles, out-of-bounds fill, element strides, conversions, and the faults that kill a kernel. `tile_map` says
+which element lands where. Coordinates are in driver order, dimension 0 first and fastest.
+"""
+
+from cupytma.sim.faults import (
+    Fault,
+    IllegalInstruction,
+    MisalignedAddress,
+    NotSimulatedError,
+    OutOfWindow,
+    SharedOverrun,
+    SimulationError,
+)
+from cupytma.sim.mapping import TileMap, tile_map
+from cupytma.sim.swizzle import swizzle_address, swizzle_chunk
+from cupytma.sim.unit import load, reduce, store
+
+__all__ = [
+    "Fault",
+    "IllegalInstruction",
+    "MisalignedAddress",
+    "NotSimulatedError",
+    "OutOfWindow",
+    "SharedOverrun",
+    "SimulationError",
+    "TileMap",
+    "load",
+    "reduce",
+    "store",
+    "swizzle_address",
+    "swizzle_chunk",
+    "tile_map",
+]

@@ -1,0 +1,156 @@
+"""The generated header: what is in it, how it is trimmed, and that it compiles alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cupytma import ptx
+from cupytma.errors import CompileError, EmissionError, TargetError
+from cupytma.runtime.compiler import compile as compile_cuda
+
+EMPTY = '#include <cupytma.cuh>\nextern "C" __global__ void empty() {}\n'
+
+
+def defined(header: str) -> list[str]:
+    """The names of the functions of a header."""
+    return re.findall(r"^__device__ __forceinline__ [\w ]+?(\w+)\(", header, re.MULTILINE)
+
+
+def compiled(body: str, header: str, target: str = "sm_90a", parameters: str = "") -> str:
+    """The PTX of a kernel with this body and a shared mbarrier and tile."""
+    source = f"""
+        #include <cupytma.cuh>
+        extern "C" __global__ void kernel({parameters}) {{
+            __shared__ alignas(128) char tile[128];
+            __shared__ unsigned long long barrier;
+            {body}
+        }}"""
+    return compile_cuda(source, target=target, headers={"cupytma.cuh": header}).ptx
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_one_function_per_form_and_the_conveniences(target: str) -> None:
+    forms = {i.function_name for i in ptx.catalogue()}
+    copies = {"tensor_load", "tensor_load_multicast", "tensor_load_shared_cta", "tensor_store"}
+    copies |= {f"{name}_cache_hint" for name in copies}
+    names = defined(ptx.header(target=target))
+    assert len(names) == len(set(names))
+    assert set(names) == forms | copies | {"mbarrier_wait_parity"}
+
+
+def test_the_functions_are_the_instructions_own() -> None:
+    header = ptx.header(target="sm_90a")
+    for i in ptx.catalogue():
+        assert i.function() in header
+
+
+@pytest.mark.parametrize("i", ptx.catalogue(), ids=repr)
+def test_every_function_has_its_comment_and_a_volatile_asm(i: ptx.Instruction) -> None:
+    lines = i.function().splitlines()
+    comment = " ".join(line.removeprefix("// ") for line in lines if line.startswith("// "))
+    assert comment == f"{i.documentation} ({i.source})"
+    assert sum("asm volatile(" in line for line in lines) == 1
+    assert ('"memory"' in i.function()) == ("memory" in i.clobbers)
+
+
+def test_it_is_self_contained() -> None:
+    header = ptx.header()
+    assert "#include" not in header
+    assert "#pragma once" in header
+    assert "namespace cupytma {" in header
+    assert header.count("{") == header.count("}")
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120a"])
+def test_it_compiles_on(target: str) -> None:
+    assert compile_cuda(EMPTY, target=target).log == ""
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_a_trimmed_header_compiles_and_brings_what_it_calls(target: str) -> None:
+    header = ptx.header(target=target, only=["mbarrier_wait_parity", ptx.mbarrier_init(), "tensor_store"])
+    ranks = {f"tensor_store_{rank}d" for rank in range(1, 6)}
+    assert set(defined(header)) == ranks | {
+        "mbarrier_wait_parity",
+        "mbarrier_try_wait_parity",
+        "mbarrier_init",
+        "tensor_store",
+    }
+    body = "cupytma::mbarrier_init(&barrier, 1); cupytma::mbarrier_wait_parity(&barrier, 0);"
+    assert "mbarrier.try_wait.parity.shared::cta.b64 p0" in compiled(body, header, target)
+
+
+def test_only_takes_one_name_and_an_empty_list() -> None:
+    assert defined(ptx.header(only="mbarrier_inval")) == ["mbarrier_inval"]
+    assert defined(ptx.header(only=ptx.mbarrier_inval())) == ["mbarrier_inval"]
+    assert defined(ptx.header(only=[])) == []
+    assert "struct alignas(64) CUtensorMap" in ptx.header(only=[])
+
+
+def test_only_refuses_a_name_that_does_not_exist() -> None:
+    with pytest.raises(EmissionError, match=r"no function 'tensor_load_6d'; it has, for example: .*tensor_load_"):
+        ptx.header(only=["tensor_load_6d"])
+
+
+def test_an_unknown_target_is_refused() -> None:
+    with pytest.raises(TargetError, match="unknown target"):
+        ptx.header(target="sm_91x")
+    with pytest.raises(TargetError, match="no Tensor Memory Accelerator"):
+        ptx.header(target="sm_80")
+
+
+def test_target_may_be_a_target_or_another_spelling() -> None:
+    assert ptx.header(target="compute_90a") == ptx.header(target=ptx.mbarrier_init().targets[1])
+
+
+def test_a_header_for_a_newer_target_says_so_on_an_older_one() -> None:
+    with pytest.raises(CompileError, match="this cupytma header is for sm_100a"):
+        compiled("", ptx.header(target="sm_100a"), "sm_90a")
+
+
+def test_the_tensor_map_type_has_its_size_and_alignment_at_global_scope() -> None:
+    check = 'static_assert(sizeof(::CUtensorMap) == 128 && alignof(::CUtensorMap) == 64, "");'
+    compiled(check, ptx.header(only=[]))
+
+
+def test_the_tensor_map_type_of_cuda_h_is_left_alone() -> None:
+    source = """
+        #define __cuda_cuda_h__
+        typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;
+    """
+    compile_cuda(source + EMPTY, target="sm_90a")
+
+
+@pytest.mark.parametrize("rank", range(1, 6))
+def test_templates_pick_the_rank_from_the_coordinates(rank: int) -> None:
+    coordinates = ", ".join(map(str, range(rank)))
+    body = f"""
+        int coordinates[{rank}] = {{{coordinates}}};
+        cupytma::tensor_load(tile, &map, coordinates, &barrier);
+        cupytma::tensor_load_multicast_cache_hint(tile, &map, coordinates, &barrier, 3, 0);
+        cupytma::tensor_store(&map, coordinates, tile);
+    """
+    code = compiled(body, ptx.header(), parameters="const __grid_constant__ CUtensorMap map")
+    assert f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [" in code
+    assert code.count(f"cp.async.bulk.tensor.{rank}d.") == code.count("cp.async.bulk.tensor.") == 3
+    assert "local" not in code  # the array stays in registers
+
+
+def test_templates_refuse_six_coordinates() -> None:
+    body = "int c[6] = {}; cupytma::tensor_store(&map, c, tile);"
+    with pytest.raises(CompileError, match="a tensor map has 1 to 5 dimensions"):
+        compiled(body, ptx.header(), parameters="const __grid_constant__ CUtensorMap map")
+
+
+@pytest.mark.parametrize("count", [-1, 64])
+def test_wait_group_refuses_counts_that_the_assembler_would_change(count: int) -> None:
+    with pytest.raises(CompileError, match="count is 0 to 63"):
+        compiled(f"cupytma::bulk_wait_group<{count}>();", ptx.header())
+
+
+def test_wait_group_writes_the_count_into_the_instruction() -> None:
+    code = compiled("cupytma::bulk_wait_group<0>(); cupytma::bulk_wait_group_read<63>();", ptx.header())
+    assert "cp.async.bulk.wait_group 0;" in code
+    assert "cp.async.bulk.wait_group.read 63;" in code

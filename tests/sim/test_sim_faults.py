@@ -1,0 +1,174 @@
+"""What dies on hardware raises a fault that says why, and changes nothing; what cannot be asked says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sim_recordings import RecordedIm2col
+
+from cupytma import sim
+from cupytma.errors import ArrayError, CupytmaError
+from cupytma.tensormap import TensorMap, Tiled
+
+BASE = 0x30000
+
+
+def matrix(**changes: Any) -> TensorMap:
+    values: dict[str, Any] = {
+        "data_type": "UINT16", "global_address": BASE, "global_dim": (64, 16), "box_dim": (32, 4),
+    }  # fmt: skip
+    return Tiled(**(values | changes)).encode()
+
+
+def expect(error: type[Exception], pattern: str, operation: Any, *args: Any, **changes: Any) -> None:
+    """The operation raises, the message matches, and neither array has changed."""
+    arrays = {
+        "memory": np.arange(64 * 16, dtype=np.uint16).view(np.uint8),
+        "shared": np.full(4096, 7, dtype=np.uint8),
+    }
+    arguments: dict[str, Any] = {"base": BASE, **arrays} | changes
+    before = {name: array.copy() for name, array in arrays.items()}
+    with pytest.raises(error, match=pattern):
+        operation(*args, **arguments)
+    assert all(np.array_equal(array, before[name]) for name, array in arrays.items())
+
+
+def test_faults_are_errors_of_the_package_and_runtime_errors() -> None:
+    for fault in (sim.IllegalInstruction, sim.MisalignedAddress, sim.OutOfWindow, sim.SharedOverrun):
+        assert issubclass(fault, sim.Fault)
+    assert issubclass(sim.Fault, CupytmaError)
+    assert issubclass(sim.Fault, RuntimeError)
+    assert issubclass(sim.NotSimulatedError, sim.SimulationError)
+    assert issubclass(sim.SimulationError, (CupytmaError, ValueError))
+
+
+@pytest.mark.parametrize("operation", [sim.load, sim.store])
+def test_an_inner_start_that_is_no_multiple_of_16_bytes_is_illegal(operation: Any) -> None:
+    m = matrix(global_dim=(1304, 1))
+    for pid in range(10):
+        start = pid // 9 * 130
+        if start * 2 % 16:
+            pattern = "illegal instruction: coordinate 130 of dimension 0 is byte 260, 4 mod 16.*8 UINT16.*128 and 136"
+            expect(sim.IllegalInstruction, pattern, operation, m, (start, 0))
+        else:
+            operation(m, (start, 0), memory=np.zeros(4096, np.uint8), base=BASE, shared=np.zeros(4096, np.uint8))
+
+
+def test_the_inner_rule_holds_below_zero_too() -> None:
+    expect(sim.IllegalInstruction, "nearest are -8 and 0", sim.load, matrix(), (-4, 0))
+
+
+@pytest.mark.parametrize("shared_offset", [1, 16, 64, 192])
+@pytest.mark.parametrize("operation", [sim.load, sim.store])
+def test_a_shared_tile_must_start_at_a_multiple_of_128_bytes(operation: Any, shared_offset: int) -> None:
+    pattern = f"misaligned address.*byte {shared_offset}, .*next is {shared_offset // 128 * 128 + 128}"
+    expect(sim.MisalignedAddress, pattern, operation, matrix(), (0, 0), shared_offset=shared_offset)
+
+
+@pytest.mark.parametrize("coords", [(-8, 0), (0, -1)])
+def test_a_store_must_not_start_below_zero(coords: tuple[int, int]) -> None:
+    expect(sim.IllegalInstruction, "a store starts at coordinate -", sim.store, matrix(), coords)
+
+
+def test_a_tile_must_end_within_shared_memory() -> None:
+    expect(sim.SharedOverrun, "ends at byte 4224 .*which has 4096", sim.load, matrix(), (0, 0), shared_offset=3968)
+    swizzled = matrix(swizzle="128B", box_dim=(32, 8))
+    expect(sim.SharedOverrun, "8 rows of 64 bytes ends at byte 4992", sim.store, swizzled, (0, 0), shared_offset=3968)
+    huge = matrix(global_dim=(64, 16, 1, 1), box_dim=(256, 7, 256, 256), element_strides=(1, 8, 1, 1))
+    expect(sim.SharedOverrun, "any block", sim.load, huge, (0, 0, 0, 0))
+
+
+def test_a_swizzled_tile_may_end_in_the_middle_of_the_last_span() -> None:
+    one_row = matrix(swizzle="128B", box_dim=(32, 1))
+    sim.load(one_row, (0, 0), memory=np.zeros(2048, np.uint8), base=BASE, shared=np.zeros(64, np.uint8))
+
+
+@pytest.mark.parametrize("operation", [sim.load, sim.store])
+def test_global_memory_outside_the_window_is_named_and_left_alone(operation: Any) -> None:
+    expect(sim.OutOfWindow, "global bytes 0x30000 to 0x301c0.*pass all", operation, matrix(), (0, 0), base=BASE + 16)
+    expect(
+        sim.OutOfWindow,
+        "0x30640 to 0x30800; memory holds 2048 bytes from 0x2ffff",
+        operation,
+        matrix(),
+        (32, 12),
+        base=BASE - 1,
+    )
+    distant = matrix(global_dim=(64, 2**32), global_strides=(2**40 - 16,))
+    expect(sim.OutOfWindow, "touches global bytes", operation, distant, (0, 2**31 - 1))
+
+
+def column(**changes: Any) -> RecordedIm2col:
+    p = Tiled(data_type="UINT16", global_address=BASE, global_dim=(32, 4, 8), box_dim=(8, 1, 1))
+    values = {name: getattr(p, name) for name in RecordedIm2col.__dataclass_fields__ if hasattr(p, name)}
+    values |= {
+        "pixel_box_lower_corner": (0,), "pixel_box_upper_corner": (0,), "channels_per_pixel": 8,
+        "pixels_per_column": 6,
+    }  # fmt: skip
+    return RecordedIm2col(**(values | changes))
+
+
+def test_an_im2col_start_must_lie_in_its_bounding_box() -> None:
+    pattern = "start pixel {} of dimension 1 lies outside the bounding box -1 to 2"
+    shifted = column(pixel_box_lower_corner=(-1,), pixel_box_upper_corner=(-1,))
+    for outside in (-2, 3):
+        expect(sim.IllegalInstruction, pattern.format(outside), sim.load, shifted, (0, outside, 0))
+
+
+def test_an_im2col_store_needs_a_lower_corner_of_zero() -> None:
+    shifted = column(pixel_box_lower_corner=(1,))
+    expect(sim.IllegalInstruction, "store with lower corner 1 in dimension 1", sim.store, shifted, (0, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("coords", "pattern"),
+    [
+        ((0,), "1 coordinates for a tensor map of rank 2"),
+        (5, "coords is 5; it must be a sequence"),
+        ((0.0, 0), "coordinate of dimension 0 is 0.0; it must be an integer"),
+        ((0, 2**31), "coordinate 2147483648 of dimension 1 does not fit"),
+    ],
+)
+def test_coordinates_no_instruction_carries_are_refused(coords: Any, pattern: str) -> None:
+    expect(sim.SimulationError, pattern, sim.load, matrix(), coords)
+
+
+def test_offsets_belong_to_im2col_loads() -> None:
+    expect(sim.SimulationError, "for a tiled tensor map", sim.load, matrix(), (0, 0), offsets=(1,))
+    expect(sim.SimulationError, "2 im2col offsets for 1 spatial", sim.load, column(), (0, 0, 0), offsets=(1, 1))
+    expect(sim.SimulationError, "offset -1 does not fit", sim.load, column(), (0, 0, 0), offsets=(-1,))
+
+
+@pytest.mark.parametrize(
+    ("array", "pattern"),
+    [
+        (b"bytes", "is a bytes; it must be a numpy array"),
+        (np.zeros(4096, np.float32), "dtype float32 and 1 dimensions.*view"),
+        (np.zeros((64, 64), np.uint8), "2 dimensions"),
+        (np.zeros(8192, np.uint8)[::2], "not contiguous: its bytes are 2 apart"),
+    ],
+)
+@pytest.mark.parametrize("name", ["memory", "shared"])
+def test_arrays_must_be_bytes_in_one_piece(name: str, array: Any, pattern: str) -> None:
+    expect(ArrayError, f"{name} .*{pattern}|{name} is a bytes", sim.load, matrix(), (0, 0), **{name: array})
+
+
+def test_arrays_that_are_changed_must_be_writable_and_others_need_not() -> None:
+    frozen = np.zeros(4096, np.uint8)
+    frozen.setflags(write=False)
+    expect(ArrayError, "shared is read-only", sim.load, matrix(), (0, 0), shared=frozen)
+    expect(ArrayError, "memory is read-only", sim.store, matrix(), (0, 0), memory=frozen)
+    sim.load(matrix(), (0, 0), memory=frozen, base=BASE, shared=np.zeros(4096, np.uint8))
+    sim.store(matrix(), (0, 0), memory=np.zeros(4096, np.uint8), base=BASE, shared=frozen)
+
+
+@pytest.mark.parametrize("given", [Tiled(data_type="UINT8", global_address=0, global_dim=(1,), box_dim=(16,)), b"", []])
+def test_what_is_no_tensor_map_is_refused(given: Any) -> None:
+    expect(sim.SimulationError, r"tensor_map is a .*`encode\(\)`", sim.load, given, (0,))
+
+
+def test_places_must_be_whole_and_not_negative() -> None:
+    expect(sim.SimulationError, "shared_offset is -128", sim.load, matrix(), (0, 0), shared_offset=-128)
+    expect(sim.SimulationError, "base is 1.5; it must be an integer", sim.load, matrix(), (0, 0), base=1.5)
