@@ -38,7 +38,7 @@ from cupytma.version import __version__
 
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
-    from cupytma.ops.copy import copy
+    from cupytma.ops.array_copy import copy
     from cupytma.runtime.compiler import compile
 
 # In a source tree the kernels and the command line stand beside this package; installed, they are inside it.
@@ -50,7 +50,7 @@ del _source_tree
 # Loaded when first used: from which module, or the module itself.
 _LAZY = {
     "compile": "cupytma.runtime.compiler",
-    "copy": "cupytma.ops.copy",
+    "copy": "cupytma.ops.array_copy",
     "ops": "",
     "ptx": "",
     "runtime": "",

@@ -1,1 +1,27 @@
 """Operations on GPU arrays, built on tensor maps and the kernels of this package."""
+
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+if TYPE_CHECKING:
+    from cupytma.ops.array_copy import copy
+    from cupytma.ops.copy_plan import plan_copy
+    from cupytma.ops.simulated_copy import simulate_copy
+
+_LAZY = {
+    "copy": "cupytma.ops.array_copy",
+    "plan_copy": "cupytma.ops.copy_plan",
+    "simulate_copy": "cupytma.ops.simulated_copy",
+}
+__all__ = ["copy", "plan_copy", "simulate_copy"]
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'cupytma.ops' has no attribute {name!r}")
+    value = getattr(_import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

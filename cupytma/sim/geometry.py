@@ -184,8 +184,8 @@ def geometry(tensor_map: TensorMap) -> Geometry:
     """
     if not hasattr(tensor_map, "decode") or isinstance(tensor_map, bytes):
         raise SimulationError(
-            f"tensor_map is a {type(tensor_map).__name__}; pass the TensorMap that `encode()` of parameters returns, or "
-            "`TensorMap.from_bytes`"
+            f"tensor_map is a {type(tensor_map).__name__}; pass the TensorMap that `encode()` of parameters or "
+            "`TensorMap.from_bytes` returns"
         )
     return _geometry(tensor_map)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any
 
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle
+from cupytma.tensormap.enums import DataType, Interleave, L2Promotion, OobFill, Swizzle
 from cupytma.tensormap.fields import DATA_TYPES, RANKS, SIZE, SWIZZLES, WORDS, BitField, extract, fields_of, known_bits
 
 # Operands of the bit fields that are looked up by data type or swizzle, as expressions of the tables below.
@@ -159,28 +159,26 @@ def field_values(data: bytes) -> tuple[FieldValue, ...]:
     places: dict[tuple[str, int | None], list[BitField]] = {}
     for field in fields_of(mode, rank):
         places.setdefault((field.name, field.index), []).append(field)
-    formats = {row.element_format: str(member) for member, row in reversed(DATA_TYPES.items())}
-    meanings: dict[str, Callable[[int], str]] = {
-        "is_im2col": lambda v: "im2col" if v else "tiled",
-        "element_format": lambda v: formats.get(v, "unknown"),
-        "interleave": lambda v: _name(Interleave, v),
-        "swizzle_mode": lambda v: _name(Swizzle, v),
-        "oob_fill": lambda v: _name(OobFill, v),
-        "l2_promotion": lambda v: _name(L2Promotion, v),
-    }
     return tuple(
         FieldValue(
-            fields[0].label, " + ".join(f.bits for f in fields), values[key], meanings.get(key[0], lambda _: "")(values[key])
+            fields[0].label, " + ".join(f.bits for f in fields), values[key], _meaning(fields[0].name, values[key])
         )
         for key, fields in places.items()
     )
 
 
-def _name(enumeration: type[DriverEnum], value: int) -> str:
-    try:
-        return str(enumeration.of(value))
-    except ValueError:
-        return "unknown"
+_MEANINGS: dict[str, dict[int, str]] = {
+    "is_im2col": {0: "tiled", 1: "im2col"},
+    "element_format": {row.element_format: str(member) for member, row in DATA_TYPES.items() if not row.tf32},
+    "interleave": {int(member): str(member) for member in Interleave},
+    "swizzle_mode": {row.swizzle_mode: str(member) for member, row in SWIZZLES.items() if not row.swizzle_atomicity},
+    "oob_fill": {int(member): str(member) for member in OobFill},
+    "l2_promotion": {int(member): str(member) for member in L2Promotion},
+}
+
+
+def _meaning(name: str, value: int) -> str:
+    return _MEANINGS[name].get(value, "unknown") if name in _MEANINGS else ""
 
 
 def reserved_bits(data: bytes) -> tuple[str, ...]:

@@ -76,6 +76,9 @@ def test_a_tile_must_end_within_shared_memory() -> None:
     expect(sim.SharedOverrun, "ends at byte 4224 .*which has 4096", sim.load, matrix(), (0, 0), shared_offset=3968)
     swizzled = matrix(swizzle="128B", box_dim=(32, 8))
     expect(sim.SharedOverrun, "8 rows of 64 bytes ends at byte 4992", sim.store, swizzled, (0, 0), shared_offset=3968)
+    exact, short = np.zeros(256, np.uint8), np.zeros(255, np.uint8)
+    sim.load(matrix(), (0, 0), memory=np.zeros(2048, np.uint8), base=BASE, shared=exact)
+    expect(sim.SharedOverrun, "ends at byte 256 .*which has 255", sim.load, matrix(), (0, 0), shared=short)
     huge = matrix(global_dim=(64, 16, 1, 1), box_dim=(256, 7, 256, 256), element_strides=(1, 8, 1, 1))
     expect(sim.SharedOverrun, "any block", sim.load, huge, (0, 0, 0, 0))
 

@@ -1,0 +1,173 @@
+"""Plans of copies, carried out on the simulator against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cupytma.errors import ArrayError
+from cupytma.ops import plan_copy, simulate_copy
+from cupytma.tensormap.arrays import ArrayView, view_of
+
+DTYPES = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16", "?", "i1", "i2")
+GUARD = 64
+
+
+def guarded(shape: tuple[int, ...], dtype: str, padding: tuple[int, ...], offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random array inside a larger buffer, some elements of padding after each dimension, and the buffer."""
+    itemsize = np.dtype(dtype).itemsize
+    strides, step = [], itemsize
+    for extent, pad in zip(reversed(shape), reversed(padding), strict=True):
+        strides.insert(0, step)
+        step *= extent + pad
+    buffer = np.random.default_rng(sum(shape) + offset).integers(0, 256, step + 2 * GUARD + offset + 64, dtype=np.uint8)
+    start = -buffer.ctypes.data % 64 + GUARD + offset
+    return np.ndarray(shape, dtype, buffer, start, tuple(strides)), buffer
+
+
+def assert_copies(source: np.ndarray, destination: np.ndarray, buffer: np.ndarray) -> None:
+    """A simulated copy gives the destination the source's bits and changes nothing else of the buffer."""
+    expected = buffer.copy()
+    offset = destination.ctypes.data - buffer.ctypes.data
+    bits = np.dtype(f"V{destination.itemsize}")
+    np.ndarray(destination.shape, bits, expected, offset, destination.strides)[...] = source.view(bits)
+    simulate_copy(source, destination)
+    np.testing.assert_array_equal(buffer, expected)
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_any_pair_of_strided_arrays_is_copied_exactly_and_nothing_else_is_touched(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(0, 6))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    extents = st.sampled_from([1, 1, 2, 3, 4, 5, 8, 16, 17, 33] if rank > 3 else [1, 2, 7, 16, 31, 64, 65, 130])
+    shape = tuple(data.draw(extents) for _ in range(rank))
+    padding = st.lists(st.sampled_from([0, 0, 1, 3, 4, 8, 16]), min_size=rank, max_size=rank).map(tuple)
+    offsets = st.sampled_from([0, 16, 32, 8, 4, 1])
+    source, _ = guarded(shape, dtype, data.draw(padding), data.draw(offsets))
+    destination, buffer = guarded(shape, dtype, data.draw(padding), data.draw(offsets))
+    assert_copies(source, destination, buffer)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_transposed_flipped_and_broadcast_sources_are_copied_exactly(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(1, 4))
+    shape = tuple(data.draw(st.sampled_from([1, 2, 4, 5, 16])) for _ in range(rank))
+    source, _ = guarded(shape, data.draw(st.sampled_from(["u1", "f2", "f4", "f8"])), (0,) * rank, 0)
+    source = source.transpose(data.draw(st.permutations(range(rank))))
+    source = source[tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in range(rank))]
+    if data.draw(st.booleans()):
+        source = np.broadcast_to(source, (3, *source.shape))
+    destination, buffer = guarded(source.shape, source.dtype.str, (0,) * source.ndim, 0)
+    assert_copies(source, destination, buffer)
+
+
+@pytest.mark.parametrize("width", range(1, 70))
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f8"])
+def test_rows_that_end_inside_a_16_byte_unit_do_not_spill(width: int, dtype: str) -> None:
+    source, _ = guarded((32, width), dtype, (0, 80 - width), 0)
+    destination, buffer = guarded((32, width), dtype, (0, 96 - width), 16)
+    assert plan_copy(view_of(source), view_of(destination)).tiles is not None or width * source.itemsize < 16
+    assert_copies(source, destination, buffer)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5, 7)])
+def test_empty_arrays_need_no_work(shape: tuple[int, ...]) -> None:
+    plan = plan_copy(view_of(np.empty(shape)), view_of(np.empty(shape)))
+    assert plan.tiles is None
+    assert plan.rest is None
+
+
+def test_63_floats_all_arrive() -> None:
+    source, destination = np.arange(63, dtype="f4"), np.zeros(63, "f4")
+    simulate_copy(source, destination)
+    np.testing.assert_array_equal(destination, source)
+
+
+def test_rows_of_a_strided_array_start_at_their_stride() -> None:
+    base = np.arange(80, dtype="f4")
+    source, destination = base.reshape(2, 40)[:, :32], np.zeros((2, 32), "f4")
+    simulate_copy(source, destination)
+    assert destination[1, 0] == 40
+
+
+def view(shape: tuple[int, ...], strides: tuple[int, ...], address: int = 1 << 32, dtype: str = "float32") -> ArrayView:
+    return ArrayView(address, shape, strides, dtype, np.dtype(dtype).itemsize, 0)
+
+
+def test_strides_of_size_1_dimensions_do_not_decide() -> None:
+    plan = plan_copy(view((1, 512, 64), (2**45 + 3, 256, 4)), view((1, 512, 64), (7, 512, 4), 1 << 40))
+    assert plan.tiles is not None
+    assert plan.rest is None
+    assert plan.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "reason"),
+    [
+        (view((64, 64), (256, 4), 4 + (1 << 32)), view((64, 64), (512, 4), 1 << 40), "source address is 4 mod 16"),
+        (view((64, 64), (256, 4)), view((64, 64), (512, 4), 8 + (1 << 40)), "destination address is 8 mod 16"),
+        (view((64, 64), (260, 4)), view((64, 64), (512, 4), 1 << 40), "stride of [260, 512] B is no multiple of 16"),
+        (view((64, 64), (-256, 4)), view((64, 64), (512, 4), 1 << 40), "outside 0 … 2^40 - 1"),
+        (view((64, 64), (4, 256)), view((64, 64), (512, 4), 1 << 40), "only 4 B lie together"),
+        (
+            view((2,) * 6, (4096, 1024, 256, 64, 16, 4)),
+            view((2,) * 6, (4096, 1024, 256, 64, 16, 4), 1 << 40),
+            "only 8 B lie together",
+        ),
+        (
+            view((2,) * 5 + (4,), (8192, 2048, 512, 128, 32, 4)),
+            view((2,) * 5 + (4,), (8192, 2048, 512, 128, 32, 4), 1 << 40),
+            "6 dimensions are left",
+        ),
+    ],
+)
+def test_what_no_tensor_map_can_say_is_copied_otherwise_and_the_plan_says_why(
+    source: ArrayView, destination: ArrayView, reason: str
+) -> None:
+    plan = plan_copy(source, destination)
+    assert plan.tiles is None
+    assert plan.rest is not None
+    assert plan.rest.bytes == source.size * source.itemsize
+    assert reason in plan.reason
+
+
+def test_the_longest_dimension_is_2_to_the_32_rows() -> None:
+    tall = view((2**32, 4), (32, 4)), view((2**32, 4), (64, 4), 1 << 45)
+    assert plan_copy(*tall).tiles is not None
+    taller = view((2**32 + 1, 4), (32, 4)), view((2**32 + 1, 4), (64, 4), 1 << 45)
+    assert "2^32" in plan_copy(*taller).reason
+
+
+def test_2_gib_in_one_piece_becomes_rows_of_2_kib() -> None:
+    plan = plan_copy(view((2**29 + 5,), (4,)), view((2**29 + 5,), (4,), 1 << 40))
+    assert plan.tiles is not None
+    assert plan.tiles.global_dim == (256, 2**20)
+    assert plan.rest is not None
+    assert plan.rest.bytes == 20
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "message"),
+    [
+        (view((4,), (4,)), view((5,), (4,), 1 << 40), "shapes differ"),
+        (view((4,), (4,)), view((4,), (4,), 1 << 40, "int32"), "types differ"),
+        (view((4, 4), (16, 4)), view((4, 4), (0, 4), 1 << 40), "elements of the destination overlap"),
+        (view((4, 4), (16, 4)), view((4, 4), (12, 4), 1 << 40), "elements of the destination overlap"),
+        (view((64,), (4,)), view((64,), (4,), (1 << 32) + 16), "source and destination overlap"),
+        (view((8, 8), (4, 32)), view((8, 8), (32, 4)), "source and destination overlap"),
+        (view((64,), (-4,), (1 << 32) + 252), view((64,), (4,)), "source and destination overlap"),
+    ],
+)
+def test_copies_without_one_right_answer_are_refused(source: ArrayView, destination: ArrayView, message: str) -> None:
+    with pytest.raises(ArrayError, match=message):
+        plan_copy(source, destination)
+
+
+def test_a_copy_onto_itself_and_between_interleaved_columns_is_no_overlap() -> None:
+    plan_copy(view((64, 8), (64, 4)), view((64, 8), (64, 4)))
+    plan_copy(view((64, 8), (64, 4)), view((64, 8), (64, 4), (1 << 32) + 32))
+    plan_copy(view((1000,), (8,)), view((1000,), (8,), (1 << 32) + 4))
