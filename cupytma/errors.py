@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cupytma.tensormap.rules import Violation
+    from cupytma.tensormap.rule import Violation
 
 
 class CupytmaError(Exception):

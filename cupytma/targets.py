@@ -25,6 +25,7 @@ class Feature(Enum):
     PACKED_TYPES = "the packed element types 16U4 and 16U6"
     SWIZZLE_ATOMICITY = "the 128B swizzles with a 32 or 64 byte atom"
     IM2COL_WIDE = "im2col-wide tensor maps"
+    SWIZZLE_96B = "swizzle_mode 4, the 96B swizzle"
 
 
 _HOPPER = frozenset({Feature.TENSOR_COPY})
@@ -88,7 +89,7 @@ TARGETS: dict[str, Target] = {
         Target("sm_100a", (10, 0), (8, 6), _LARGE, _DATACENTRE_A),
         Target("sm_100f", (10, 0), (8, 8), _LARGE, _DATACENTRE_A),
         Target("sm_103", (10, 3), (8, 8), _LARGE, _BLACKWELL),
-        Target("sm_103a", (10, 3), (8, 8), _LARGE, _DATACENTRE_A),
+        Target("sm_103a", (10, 3), (8, 8), _LARGE, _DATACENTRE_A | {Feature.SWIZZLE_96B}),
         Target("sm_110", (11, 0), (9, 0), _LARGE, _BLACKWELL),
         Target("sm_110a", (11, 0), (9, 0), _LARGE, _DATACENTRE_A),
         Target("sm_120", (12, 0), (8, 7), _SMALL, _BLACKWELL),

@@ -1,117 +1,47 @@
-"""Arrays, wherever they live, as parameters of a tensor map."""
+"""Arrays, wherever they live, as parameters of a tensor map. Everything here is in array order."""
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cupytma import targets
 from cupytma.errors import ArrayError, DescriptorError
-from cupytma.tensormap.enums import DataType
+from cupytma.tensormap.dlpack import packed_elements
+from cupytma.tensormap.enums import DataType, Interleave
+from cupytma.tensormap.fields import DATA_TYPES
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.rules import Violation
+from cupytma.tensormap.strides import Coalesced, check_inner, coalesce_view, mergeable_axes, normalised_strides
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
+from cupytma.tensormap.views import ArrayView, view_of
+
+__all__ = [
+    "ArrayView", "Coalesced", "array_order", "array_parameters", "coalesced", "data_type_of", "tensor_map", "view_of",
+]
 
 # Types that a tensor map has no name for travel as bits of the same size.
 _CARRIERS: dict[str, DataType] = {
     "bool": DataType.UINT8,
     "int8": DataType.UINT8,
     "int16": DataType.UINT16,
+    "complex32": DataType.UINT32,
     "complex64": DataType.UINT64,
 }
-_TMA_ALIGNMENT = 16
-
-
-@dataclass(frozen=True)
-class ArrayView:
-    """Where an array's elements lie.
-
-    Attributes
-    ----------
-    address : int
-        Of element (0, …, 0), in bytes.
-    shape : tuple of int
-        In elements, array order (last dimension fastest in a C-contiguous array).
-    strides : tuple of int
-        In bytes, array order; may be zero or negative.
-    dtype : str
-        Name of the element type, such as ``"float16"``.
-    itemsize : int
-        Bytes of one element.
-    device : int or None
-        Number of the CUDA device, None for host memory.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    itemsize: int
-    device: int | None
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
-
-
-def view_of(array: Any) -> ArrayView:
-    """The memory layout of an array. No data is touched.
-
-    Parameters
-    ----------
-    array : array
-        A torch tensor, or anything with ``__cuda_array_interface__`` (CuPy, Numba, JAX on a GPU) or
-        ``__array_interface__`` (numpy).
-
-    Raises
-    ------
-    ArrayError
-        If the object is no such array.
-    """
-    if type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr"):
-        size = array.element_size()
-        return ArrayView(
-            array.data_ptr(), tuple(array.shape), tuple(s * size for s in array.stride()),
-            str(array.dtype).removeprefix("torch."), size, array.device.index if array.is_cuda else None,
-        )
-    interface = getattr(array, "__cuda_array_interface__", None)
-    on_host = interface is None
-    if on_host:
-        interface = getattr(array, "__array_interface__", None)
-    if interface is None:
-        raise ArrayError(
-            f"{type(array).__module__}.{type(array).__name__} is no array: it has neither __cuda_array_interface__ nor "
-            "__array_interface__"
-        )
-    return _view_of_interface(array, interface, on_host)
-
-
-def _view_of_interface(array: Any, interface: dict[str, Any], on_host: bool) -> ArrayView:
-    import numpy as np
-
-    dtype = np.dtype(getattr(array, "dtype", None) or interface["typestr"])
-    shape = tuple(int(extent) for extent in interface["shape"])
-    strides = interface.get("strides")
-    if strides is None:
-        strides, step = [], dtype.itemsize
-        for extent in reversed(shape):
-            strides.insert(0, step)
-            step *= extent
-    device = None if on_host else int(getattr(getattr(array, "device", None), "id", 0))
-    return ArrayView(
-        int(interface["data"][0]), shape, tuple(int(s) for s in strides), dtype.name, dtype.itemsize, device
-    )
+_PACKED = re.compile(r"(u?int|float|bits)[1-7]([_x].*)?$")
+_MAX_RANK = 5
+_SLICE_BYTES = {Interleave.B16: 16, Interleave.B32: 32}
+Axes = tuple[tuple[int, ...], ...]
 
 
 def data_type_of(dtype: str) -> DataType:
     """The tensor-map type that carries an array's elements, by the dtype's name.
 
-    float8, int8 and bool travel as UINT8, int16 as UINT16, complex64 as UINT64: the bits arrive unchanged.
+    float8 of every kind, int8 and bool travel as UINT8, int16 as UINT16, complex32 and complex64 as UINT32 and UINT64:
+    the bits arrive unchanged.
 
     Raises
     ------
@@ -123,124 +53,239 @@ def data_type_of(dtype: str) -> DataType:
         carrier = DataType.UINT8
     if carrier is not None:
         return carrier
+    if _PACKED.match(dtype):
+        raise ArrayError(packed_elements(dtype))
     try:
         return DataType.of(dtype)
     except ValueError as error:
         raise ArrayError(
             f"a tensor map has no type for dtype {dtype}: {error}; view the array as one of them (complex128 as "
-            "float64 with one more dimension)"
+            "float64 with one more dimension, a structure as bytes)"
         ) from None
 
 
-def tensor_map(
+def array_parameters(
     array: Any,
-    box: tuple[int, ...],
+    box: Sequence[int],
     *,
-    element_strides: tuple[int, ...] | None = None,
+    element_strides: Sequence[int] | None = None,
     data_type: Any = None,
     interleave: Any = "NONE",
     swizzle: Any = "NONE",
     l2_promotion: Any = "NONE",
     oob_fill: Any = "NONE",
-    target: str | targets.Target = targets.DEFAULT_TARGET,
-) -> TensorMap:
-    """The tensor map of an array.
+    coalesce: bool | Sequence[Sequence[int]] = False,
+) -> Tiled:
+    """An array as the parameters of its tensor map, which are in driver order. Operands as for `tensor_map`.
 
-    Parameters
-    ----------
-    array : array
-        A device or host array of rank 1 to 5, of any strides that a tensor map can hold: dense in its last dimension,
-        other strides multiples of 16 bytes. Strides of dimensions of size 1 do not matter.
-    box : tuple of int
-        Shape of the box one instruction moves, in elements, in array order.
-    element_strides : tuple of int, optional
-        In array order. Default: all 1.
-    data_type : DataType or str, optional
-        Default: from the array's dtype. float8, int8 and bool travel as UINT8, int16 as UINT16.
-    interleave, swizzle, l2_promotion, oob_fill
-        See `Tiled`.
-    target : str or Target
-        Default ``"sm_90a"``.
+    Only what no parameters could say is refused here; the rules are asked by `Tiled.violations` and `Tiled.encode`.
 
     Returns
     -------
-    TensorMap
-        In driver order: coordinate 0 in a kernel belongs to the array's last dimension.
+    Tiled
+        In driver order: ``global_dim[0]`` is the extent of the array's last dimension. It does not keep the array
+        alive.
 
     Raises
     ------
     ArrayError
         If the object is no array, or its dtype has no tensor-map type.
     DescriptorError
-        Naming every broken rule in the array's own axis order.
+        If the rank is not 1 to 5, the array is empty, its last dimension is not dense, a stride is negative, or
+        `box` has another length than the array (the merged array, with `coalesce`) has dimensions.
     """
-    view = view_of(array)
-    rank = len(view.shape)
-    box, element_strides = tuple(box), None if element_strides is None else tuple(element_strides)
-    _check_lengths(rank, box, element_strides)
-    strides = _normalised_strides(view)
-    try:
-        return Tiled(
-            data_type=data_type_of(view.dtype) if data_type is None else data_type,
-            global_address=view.address,
-            global_dim=view.shape[::-1],
-            global_strides=strides[-2::-1] if rank > 1 else (),
-            box_dim=box[::-1],
-            element_strides=None if element_strides is None else element_strides[::-1],  # type: ignore[arg-type]
-            interleave=interleave, swizzle=swizzle, l2_promotion=l2_promotion, oob_fill=oob_fill,
-        ).encode(target)
-    except DescriptorError as error:
-        renamed = tuple(_in_array_order(violation, rank) for violation in error.violations)
-        raise DescriptorError(describe_violations(renamed) if renamed else str(error), renamed) from None
+    parameters, _ = _parameters(
+        array, box, element_strides, data_type, coalesce,
+        {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill},
+    )
+    return parameters
 
 
-def _check_lengths(rank: int, box: tuple[int, ...], element_strides: tuple[int, ...] | None) -> None:
-    if not 1 <= rank <= 5:
-        raise DescriptorError(f"the array has rank {rank}; a tensor map has 1 to 5 dimensions: reshape or squeeze it")
-    for name, value in (("box", box), ("element_strides", element_strides)):
-        if value is not None and len(value) != rank:
-            raise DescriptorError(f"{name} has {len(value)} entries; the array has {rank} dimensions")
+def tensor_map(
+    array: Any,
+    box: Sequence[int],
+    *,
+    element_strides: Sequence[int] | None = None,
+    data_type: Any = None,
+    interleave: Any = "NONE",
+    swizzle: Any = "NONE",
+    l2_promotion: Any = "NONE",
+    oob_fill: Any = "NONE",
+    coalesce: bool | Sequence[Sequence[int]] = False,
+    target: str | targets.Target = targets.DEFAULT_TARGET,
+) -> TensorMap:
+    """The tensor map of an array. No data is touched, and the array is not kept alive.
 
+    Parameters
+    ----------
+    array : array
+        A device or host array of rank 1 to 5 (see `view_of` for what counts as one), of any strides that a tensor map
+        can hold: dense in its last dimension, other strides multiples of 16 bytes from 0 to 2^40 − 1. Strides of
+        dimensions of size 1 do not matter, whatever they are. Broadcast dimensions (stride 0) are kept.
+    box : sequence of int
+        Shape of the box one instruction moves, in elements, in array order. With `coalesce`, over the merged
+        dimensions.
+    element_strides : sequence of int, optional
+        In array order. Default: all 1.
+    data_type : DataType or str, optional
+        Default: from the array's dtype. float8, int8 and bool travel as UINT8, int16 as UINT16. Another type must have
+        as many bytes as the array's elements.
+    interleave : Interleave or str
+        With 16B or 32B the array's last dimension is the slice: dense and exactly as long. It is no dimension of the
+        tensor map, so that ``(N, C/8, H, W, 8)`` of 2-byte elements gives a map of rank 4; its box entry is the whole.
+    swizzle, l2_promotion, oob_fill
+        See `Tiled`.
+    coalesce : bool or sequence of axis groups
+        False: dimensions are kept as they are. True: all dimensions that follow one another in memory are merged.
+        ``((0, 1), (2,))``: exactly these groups of axes become one dimension each. What became what is in the result's
+        ``axes``; `coalesced` tells beforehand.
+    target : str or Target
+        Default ``"sm_90a"``.
 
-def _normalised_strides(view: ArrayView) -> tuple[int, ...]:
-    """The strides with those of size-1 dimensions, which no access uses, replaced by legal ones.
+    Returns
+    -------
+    TensorMap
+        In driver order: coordinate 0 in a kernel belongs to the array's last dimension. Its attribute ``axes`` holds,
+        in array order, the array's axes that each dimension of the map stands for.
 
     Raises
     ------
+    ArrayError
+        If the object is no array, or its dtype has no tensor-map type.
     DescriptorError
-        If the last dimension is not dense, or a stride is negative: a tensor map can say neither.
+        Naming every broken rule in the array's own axis order (a violation's ``index`` stays the driver's).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.zeros((4, 64, 256), np.float16)
+    >>> tensor_map(image, box=(1, 8, 64), swizzle="128B").decode().global_dim
+    (256, 64, 4)
+    >>> merged = tensor_map(image, box=(8, 64), coalesce=((0, 1), (2,)))
+    >>> merged.axes, merged.decode().global_dim
+    (((0, 1), (2,)), (256, 256))
     """
-    if view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
-        raise DescriptorError(
-            f"the last dimension has stride {view.strides[-1]} B; a tensor map needs it dense ({view.itemsize} B): "
-            "transpose the array so that the dense dimension comes last, or make a contiguous copy"
-        )
-    negative = [axis for axis, s in enumerate(view.strides) if s < 0 and view.shape[axis] > 1]
-    if negative:
-        raise DescriptorError(
-            f"strides[{negative[0]}] = {view.strides[negative[0]]} B is negative; a tensor map holds strides from 0 "
-            "up: flip the dimension back and reverse the coordinates, or make a contiguous copy"
-        )
-    strides, step = list(view.strides), view.itemsize
-    for axis in reversed(range(len(strides))):
-        if view.shape[axis] == 1:
-            strides[axis] = -(-step // (2 * _TMA_ALIGNMENT)) * 2 * _TMA_ALIGNMENT
-        step = max(step, min(strides[axis] * view.shape[axis], 1 << 39))
-    return tuple(strides)
-
-
-def _in_array_order(violation: Violation, rank: int) -> Violation:
-    """The same violation with driver names and indices replaced by the array's."""
-
-    def rename(text: str) -> str:
-        text = re.sub(r"global_dim\[(\d)\]", lambda m: f"shape[{rank - 1 - int(m[1])}]", text)
-        text = re.sub(
-            r"global_strides\[(\d)\] = (\S+) B \(of dimension \d\)",
-            lambda m: f"strides[{rank - 2 - int(m[1])}] = {m[2]} B", text,
-        )
-        text = re.sub(r"box_dim\[(\d)\]", lambda m: f"box[{rank - 1 - int(m[1])}]", text)
-        return re.sub(r"element_strides\[(\d)\]", lambda m: f"element_strides[{rank - 1 - int(m[1])}]", text)
-
-    return Violation(
-        violation.rule, rename(violation.message), rename(violation.fix), violation.index, violation.severity
+    parameters, axes = _parameters(
+        array, box, element_strides, data_type, coalesce,
+        {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill},
     )
+    try:
+        encoded = parameters.encode(target)
+    except DescriptorError as error:
+        raise array_order(error, parameters.rank) from None
+    encoded.__dict__["axes"] = axes
+    return encoded
+
+
+def coalesced(array: Any, axes: Sequence[Sequence[int]] | None = None) -> Coalesced:
+    """An array with dimensions merged that follow one another in memory. No data is touched.
+
+    Parameters
+    ----------
+    array : array
+        Anything that `view_of` takes, of any rank.
+    axes : sequence of sequences of int, optional
+        The axes that become one dimension each, in array order, all of them and each once, such as ``((0, 1), (2,))``.
+        Default: everything is merged that can be, also into the last dimension; axes of size 1 go with a neighbour.
+
+    Returns
+    -------
+    Coalesced
+        ``view``: an `ArrayView` of the merged array, which `tensor_map` takes like any array. ``axes``: which axes of
+        the array became which dimension.
+
+    Raises
+    ------
+    ArrayError
+        If the object is no array.
+    DescriptorError
+        If axes that do not follow one another in memory are to be merged; the message says which, and by how much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> merged = coalesced(np.zeros((4, 8, 64), np.float32)[:, :, :32])
+    >>> merged.view.shape, merged.axes
+    ((32, 32), ((0, 1), (2,)))
+    """
+    return coalesce_view(view_of(array), axes)
+
+
+def array_order(error: DescriptorError, rank: int) -> DescriptorError:
+    """The same error with the driver's names and indices replaced by the array's.
+
+    Parameters
+    ----------
+    error : DescriptorError
+    rank : int
+        Of the tensor map.
+    """
+    renamed = tuple(
+        Violation(v.rule, _renamed(v.message, rank), _renamed(v.fix, rank), v.index, v.severity)
+        for v in error.violations
+    )
+    return DescriptorError(describe_violations(renamed) if renamed else _renamed(str(error), rank), renamed)
+
+
+# The driver's operand, the array's word for it, and which driver index the array's last axis has.
+_NAMES = {
+    "global_dim": ("shape", 0),
+    "global_strides": ("strides", -1),
+    "box_dim": ("box", 0),
+    "element_strides": ("element_strides", 0),
+}
+_OPERAND = re.compile(rf"\b({'|'.join(_NAMES)})(?:\[(\d)\])?(?!\w)")
+_DIMENSION = re.compile(r"\(of dimension (\d)\)")
+
+
+def _renamed(text: str, rank: int) -> str:
+    def rename(match: re.Match[str]) -> str:
+        name, last = _NAMES[match[1]]
+        return name if match[2] is None else f"{name}[{rank - 1 + last - int(match[2])}]"
+
+    text = _DIMENSION.sub(lambda match: f"(of axis {rank - 1 - int(match[1])})", text)
+    return _OPERAND.sub(rename, text).replace("global_address", "the array's address")
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """The dimensions of an array that become dimensions of a tensor map, and what the instructions move at once."""
+
+    view: ArrayView
+    axes: Axes
+
+
+def _parameters(
+    array: Any,
+    box: Sequence[int],
+    element_strides: Sequence[int] | None,
+    data_type: Any,
+    coalesce: bool | Sequence[Sequence[int]],
+    options: dict[str, Any],
+) -> tuple[Tiled, Axes]:
+    view = view_of(array)
+    axes: Axes = tuple((axis,) for axis in range(len(view.shape)))
+    if coalesce is not False:
+        merged = coalesce_view(view, None if coalesce is True else coalesce)
+        view, axes = merged.view, merged.axes
+    kind = _data_type(view, data_type)
+    interleave = Interleave.of(options["interleave"])
+    _check_extents(view, interleave)
+    lengths = {"box": _integers("box", box)}
+    if element_strides is not None:
+        lengths["element_strides"] = _integers("element_strides", element_strides)
+    _check_lengths(view, axes, lengths)
+    check_inner(view)
+    if interleave != Interleave.NONE:
+        view = _without_slice(view, _SLICE_BYTES[interleave], lengths)
+        axes = axes[:-1]
+    strides = normalised_strides(view, 32 if interleave == Interleave.B32 else 16)
+    return Tiled(
+        data_type=kind,
+        global_address=view.address,
+        global_dim=view.shape[::-1],
+        global_strides=strides[-2::-1] if len(strides) > 1 else (),
+        box_dim=lengths["box"][::-1],
+        element_strides=lengths["element_strides"][::-1] if "element_strides" in lengths else None,  # type: ignore[arg-type]
+        **options,
+    ), axes

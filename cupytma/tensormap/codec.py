@@ -31,10 +31,12 @@ _DATA_TYPE_OF_CODE = {(row.element_format, int(row.tf32)): member for member, ro
 _SWIZZLE_OF_CODE = {(row.swizzle_mode, row.swizzle_atomicity): member for member, row in SWIZZLES.items()}
 
 
-def _stored(field: BitField, mode: str) -> str:
-    """The expression for a field's bits in place, over the operands of the rules."""
+def _stored(field: BitField, layout: str) -> str:
+    """The expression for a field's bits in place, over the operands of the rules; empty for bits left at zero."""
     if field.name == "is_im2col":
-        return f"{int(mode != 'tiled')}"
+        return f"{int(layout != 'tiled')}"
+    if field.name == "driver_defect":
+        return ""
     value = _LOOKED_UP.get(field.name, field.label)
     if field.bias:
         value = f"({value} - {field.bias})"
@@ -46,33 +48,33 @@ def _stored(field: BitField, mode: str) -> str:
 
 
 @cache
-def word_expressions(mode: str, rank: int) -> tuple[CodeType | None, ...]:
+def word_expressions(layout: str, rank: int) -> tuple[CodeType | None, ...]:
     """One compiled expression per word over the operands of the rules; None where the word is always zero."""
     terms: list[list[str]] = [[] for _ in range(WORDS)]
-    for field in fields_of(mode, rank):
-        terms[field.word].append(_stored(field, mode))
+    for field in fields_of(layout, rank):
+        if stored := _stored(field, layout):
+            terms[field.word].append(stored)
     return tuple(compile(" | ".join(t), f"<word {i}>", "eval") if t else None for i, t in enumerate(terms))
 
 
 @cache
-def _packer(mode: str, rank: int) -> CodeType:
+def _packer(layout: str, rank: int) -> CodeType:
     """One compiled expression for the whole map as an integer."""
     terms = [
-        f"({_stored(field, mode)} << {64 * field.word})" if field.word else _stored(field, mode)
-        for field in fields_of(mode, rank)
+        f"({stored} << {64 * field.word})" for field in fields_of(layout, rank) if (stored := _stored(field, layout))
     ]
-    return compile(" | ".join(terms), f"<{mode} tensor map of rank {rank}>", "eval")
+    return compile(" | ".join(terms), f"<{layout} tensor map of rank {rank}>", "eval")
 
 
 def pack(operands: Mapping[str, Any]) -> bytes:
     """The 128 bytes of checked operands (`Parameters.operands`)."""
-    code = _packer(operands["mode"], operands["rank"])
+    code = _packer(operands["layout"], operands["rank"])
     value: int = eval(code, {"__builtins__": {}, **LOOKUPS}, operands)
     return value.to_bytes(SIZE, "little")
 
 
-def mode_and_rank(value: int) -> tuple[str, int]:
-    """Kind and rank of a tensor map read as a little-endian integer.
+def layout_and_rank(value: int) -> tuple[str, int]:
+    """Layout ("tiled" or "im2col") and rank of a tensor map read as a little-endian integer.
 
     Raises
     ------
@@ -80,11 +82,11 @@ def mode_and_rank(value: int) -> tuple[str, int]:
         If the rank bits name no rank that the kind has.
     """
     word = value >> 64
-    mode, rank = ("im2col" if word & 1 else "tiled"), ((word >> 4) & 7) + 1
-    if rank not in RANKS[mode]:
-        legal = f"{RANKS[mode][0]}…{RANKS[mode][-1]}"
-        raise DescriptorError(f"w1[6:4] = {rank - 1} means rank {rank}; a {mode} tensor map has rank {legal}")
-    return mode, rank
+    layout, rank = ("im2col" if word & 1 else "tiled"), ((word >> 4) & 7) + 1
+    if rank not in RANKS[layout]:
+        legal = f"{RANKS[layout][0]}…{RANKS[layout][-1]}"
+        raise DescriptorError(f"w1[6:4] = {rank - 1} means rank {rank}; a {layout} tensor map has rank {legal}")
+    return layout, rank
 
 
 def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
@@ -92,7 +94,7 @@ def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
 
     Returns
     -------
-    mode : str
+    layout : str
     rank : int
     operands : dict
         By the names of the bit-field table, sequences as tuples, with ``data_type`` and ``swizzle`` looked up.
@@ -103,9 +105,9 @@ def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
         Naming the bits that make no sense.
     """
     value = int.from_bytes(data, "little")
-    mode, rank = mode_and_rank(value)
+    layout, rank = layout_and_rank(value)
     found: dict[str, Any] = {}
-    for (name, index), number in extract(value, mode, rank).items():
+    for (name, index), number in extract(value, layout, rank).items():
         if index is None:
             found[name] = number
         else:
@@ -126,7 +128,7 @@ def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
         problems.append(f"w1[12:11] = {found['interleave']} is no interleave")
     if problems:
         raise DescriptorError("; ".join(problems))
-    return mode, rank, found
+    return layout, rank, found
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,10 @@ class FieldValue:
 def field_values(data: bytes) -> tuple[FieldValue, ...]:
     """Every field of 128 bytes whose kind and rank are legal, in the order of the bits."""
     value = int.from_bytes(data, "little")
-    mode, rank = mode_and_rank(value)
-    values = extract(value, mode, rank)
+    layout, rank = layout_and_rank(value)
+    values = extract(value, layout, rank)
     places: dict[tuple[str, int | None], list[BitField]] = {}
-    for field in fields_of(mode, rank):
+    for field in fields_of(layout, rank):
         places.setdefault((field.name, field.index), []).append(field)
     return tuple(
         FieldValue(
@@ -184,5 +186,5 @@ def _meaning(name: str, value: int) -> str:
 def reserved_bits(data: bytes) -> tuple[str, ...]:
     """The set bits that hold nothing known, each as ``w1[22]``, for bytes whose kind and rank are legal."""
     value = int.from_bytes(data, "little")
-    unknown = value & ~known_bits(*mode_and_rank(value))
+    unknown = value & ~known_bits(*layout_and_rank(value))
     return tuple(f"w{bit // 64}[{bit % 64}]" for bit in range(8 * SIZE) if unknown >> bit & 1)

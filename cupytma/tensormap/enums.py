@@ -1,7 +1,7 @@
 """The enumerations of a tensor map, as the CUDA driver API names and numbers them.
 
 Source: CUDA driver API, ``CUtensorMapDataType``, ``CUtensorMapInterleave``, ``CUtensorMapSwizzle``,
-``CUtensorMapL2promotion``, ``CUtensorMapFloatOOBfill``.
+``CUtensorMapL2promotion``, ``CUtensorMapFloatOOBfill``, ``CUtensorMapIm2ColWideMode``.
 """
 
 from __future__ import annotations
@@ -178,6 +178,17 @@ class L2Promotion(DriverEnum):
     @classmethod
     def prefixes(cls) -> tuple[str, ...]:
         return ("CU_TENSOR_MAP_L2_PROMOTION_", "L2_PROMOTION_")
+
+
+class WideMode(DriverEnum):
+    """How an im2col-wide load counts pixels along W."""
+
+    W = 0
+    W128 = 1
+
+    @classmethod
+    def prefixes(cls) -> tuple[str, ...]:
+        return ("CU_TENSOR_MAP_IM2COL_WIDE_MODE_", "IM2COL_WIDE_MODE_")
 
 
 class OobFill(DriverEnum):

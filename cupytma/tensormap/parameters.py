@@ -6,16 +6,19 @@ Everything is in driver order: dimension 0 moves fastest.
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking
-from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle
+from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle, WideMode
 
 if TYPE_CHECKING:
-    from cupytma.tensormap.rules import Violation
+    from cupytma.tensormap.rule import Violation
     from cupytma.tensormap.tensor_map import TensorMap
 
 _ENUMS: dict[str, type[DriverEnum]] = {
@@ -24,6 +27,7 @@ _ENUMS: dict[str, type[DriverEnum]] = {
     "swizzle": Swizzle,
     "l2_promotion": L2Promotion,
     "oob_fill": OobFill,
+    "mode": WideMode,
 }
 # Sequences by how many entries they have less than the rank, and what fills them up for the rules.
 _SEQUENCES: dict[str, tuple[int, int]] = {
@@ -38,8 +42,8 @@ _FULL_RANK = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
-    """What every kind of tensor map has. Use `Tiled`.
+class Parameters(ABC):
+    """What every kind of tensor map has. Use `Tiled`, `Im2col` or `Im2colWide`.
 
     Parameters
     ----------
@@ -48,7 +52,7 @@ class Parameters:
     global_address : int
         Of element (0, …, 0), in bytes; a multiple of 16.
     global_dim : sequence of int
-        Extents in elements, dimension 0 fastest; 1 to 5 of them, each up to 2^32.
+        Extents in elements, dimension 0 fastest; 1 to 5 of them (im2col 3 to 5), each up to 2^32.
     global_strides : sequence of int, optional
         Distance in bytes between neighbours in dimensions 1…rank−1; multiples of 16 below 2^40. Dimension 0 is dense.
         Default: rows that follow one another without padding.
@@ -70,7 +74,7 @@ class Parameters:
         values are legal is said by `violations` and `encode`.
     """
 
-    mode: ClassVar[str]
+    kind: ClassVar[str]
 
     data_type: DataType
     global_address: int
@@ -114,10 +118,10 @@ class Parameters:
         if found["element_strides"] is None:
             found["element_strides"] = (1,) * len(dims)
         if found["global_strides"] is None:
-            size, strides = checking.SCALAR_TABLES["ELEMENT_BYTES"][found["data_type"]], []
+            bits, strides = checking.SCALAR_LOOKUPS["ELEMENT_BITS"][found["data_type"]], []
             for extent in dims[:-1]:
-                size *= extent
-                strides.append(size)
+                bits *= extent
+                strides.append(bits // 8)
             found["global_strides"] = tuple(strides)
 
     @property
@@ -126,16 +130,42 @@ class Parameters:
         return len(self.global_dim)
 
     @property
+    def element_bits(self) -> int:
+        """Bits of one element in global memory."""
+        return int(checking.SCALAR_LOOKUPS["ELEMENT_BITS"][self.data_type])
+
+    @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return int(checking.SCALAR_TABLES["ELEMENT_BYTES"][self.data_type])
+        """Bytes of one element.
+
+        Raises
+        ------
+        DescriptorError
+            For the packed types, whose elements are 4 or 6 bits; use `element_bits`.
+        """
+        if self.element_bits % 8:
+            raise DescriptorError(f"an element of {self.data_type} has {self.element_bits} bits; use element_bits")
+        return self.element_bits // 8
+
+    @property
+    def shared_bits(self) -> int:
+        """Bits that one element takes in shared memory, its share of the gaps of packed types included."""
+        return int(checking.SCALAR_LOOKUPS["SHARED_BITS"][self.data_type])
+
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes of one slice of channels of an interleaved layout; 0 without interleave."""
+        return (0, 16, 32)[self.interleave]
+
+    @property
+    @abstractmethod
+    def transaction_bytes(self) -> int:
+        """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect."""
 
     def operands(self, target: targets.Target) -> dict[str, Any]:
         """The operands of the rules, derived ones included, for one target."""
         found: dict[str, Any] = {
-            "mode": self.mode,
             "rank": self.rank,
-            "wide_mode": 0,
             **checking.target_operands(target),
         }
         for field in fields(self):
@@ -144,8 +174,13 @@ class Parameters:
                 short, neutral = _SEQUENCES[field.name]
                 value = value + (neutral,) * (_FULL_RANK - short - len(value))
             found[field.name] = value
-        checking.derive(found, checking.SCALAR_TABLES)
+        found.update(self._own_operands(), mode=self.kind, layout=checking.layout_of(self.kind, target))
+        checking.derive(found, checking.SCALAR_LOOKUPS)
         return found
+
+    def _own_operands(self) -> dict[str, Any]:
+        """Operands that are no field of this class, or are named otherwise there."""
+        return {"wide_mode": 0}
 
     def violations(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> tuple[Violation, ...]:
         """Every rule the parameters break on a target; empty when the driver would accept them.
@@ -161,6 +196,56 @@ class Parameters:
             If the target is unknown or has no Tensor Memory Accelerator.
         """
         return checking.violations(self.operands(targets.target(target)))
+
+    def warnings(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> tuple[Violation, ...]:
+        """What is legal and surprising about the parameters on a target: each has severity ``"warning"``.
+
+        Parameters
+        ----------
+        target : str or Target
+            Default ``"sm_90a"``.
+
+        Raises
+        ------
+        TargetError
+            If the target is unknown or has no Tensor Memory Accelerator.
+        """
+        operands = self.operands(targets.target(target))
+        if checking.violations(operands):
+            return ()  # what is refused needs no caution, and may be too odd to reason about
+        operands["transaction_bytes"] = self.transaction_bytes
+        checking.add_layout(operands)
+        return checking.violations(operands, "warning")
+
+    def faults(
+        self, coordinates: Sequence[int], *, shared_address: int = 0, store: bool = False
+    ) -> tuple[Violation, ...]:
+        """Why a copy with these operands would kill the kernel; empty when it would not. Measured on an H100.
+
+        Parameters
+        ----------
+        coordinates : sequence of int
+            Start of the copy in driver order, one for each dimension, in elements.
+        shared_address : int
+            Of the tile in shared memory, in bytes.
+        store : bool
+            Whether the copy is a store or a reduction.
+
+        Raises
+        ------
+        DescriptorError
+            If there is not one coordinate for each dimension.
+        """
+        given = tuple(operator.index(coordinate) for coordinate in coordinates)
+        if len(given) != self.rank:
+            raise DescriptorError(f"{len(given)} coordinates for rank {self.rank}; give one for each dimension")
+        operands = self.operands(targets.DEFAULT_TARGET)
+        spatial = given[1 if self.interleave == Interleave.NONE else 0 :] + (0,) * _FULL_RANK
+        operands.update(
+            coordinates=given + (0,) * (_FULL_RANK - len(given)), pixel_start=spatial[:3],
+            shared_address=shared_address, store=int(store),
+        )
+        return checking.violations(operands, "fault")
 
     def encode(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> TensorMap:
         """The 128-byte tensor map, byte for byte as the driver makes it. Needs no GPU.
@@ -199,9 +284,102 @@ class Tiled(Parameters):
     4096
     """
 
-    mode: ClassVar[str] = "tiled"
+    kind: ClassVar[str] = "tiled"
 
     box_dim: tuple[int, ...]
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect.
+
+        Measured on an H100: element strides round the count of elements up, dimension 0 ignores its element stride
+        unless the layout is interleaved, and an interleaved box takes exactly one slice of channels.
+        """
+        counts = [-(-box // step) for box, step in zip(self.box_dim, self.element_strides, strict=True)]
+        if self.interleave == Interleave.NONE:
+            return self.shared_bits * self.box_dim[0] * prod(counts[1:]) // 8
+        counts[self.rank - 2] = 1
+        return self.slice_bytes * prod(counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Im2col(Parameters):
+    """A tensor of pixels that is walked as a convolution does, as ``cuTensorMapEncodeIm2col`` takes it.
+
+    All in driver order: channels, then W, H, D as far as there are, then the batch. With interleave, W, H, D come
+    first, then the slices of channels, then the batch.
+
+    Parameters
+    ----------
+    pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
+        Offsets in pixels of the box of start pixels from the tensor's first and last pixel, one for each spatial
+        dimension, W first. 16 bits each for rank 3, 8 for rank 4, 5 for rank 5.
+    channels_per_pixel : int
+        Elements of the channel dimension that one load brings, 1 to 256; a multiple of 16 bytes.
+    pixels_per_column : int
+        Pixels that one load brings, 1 to 1024.
+    **parameters
+        See `Parameters`.
+    """
+
+    kind: ClassVar[str] = "im2col"
+
+    pixel_box_lower_corner: tuple[int, ...]
+    pixel_box_upper_corner: tuple[int, ...]
+    channels_per_pixel: int
+    pixels_per_column: int
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect."""
+        pixel = self.slice_bytes or self.shared_bits * self.channels_per_pixel // 8
+        return pixel * self.pixels_per_column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Im2colWide(Parameters):
+    """A tensor of pixels that is walked along W alone, as ``cuTensorMapEncodeIm2colWide`` takes it. In driver order.
+
+    Documented for compute capability 10.0 and newer. There is one corner on each side, in W, of 16 bits. For
+    ``sm_90a`` the encoding is the one an H100's driver was seen to make: that of `Im2col` with the other corners 0.
+
+    Parameters
+    ----------
+    pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
+        Offsets in pixels of the first and last start pixel in W.
+    channels_per_pixel : int
+        Elements of the channel dimension that one load brings, 1 to 256; a multiple of 16 bytes.
+    pixels_per_column : int
+        Pixels that one load brings, 1 to 1024; in mode W128 the unit takes 128 instead.
+    mode : WideMode or str
+        ``"W"`` or ``"W128"``. The tensor map does not hold it; the instruction does.
+    **parameters
+        See `Parameters`.
+    """
+
+    kind: ClassVar[str] = "im2col_wide"
+
+    pixel_box_lower_corner_width: int
+    pixel_box_upper_corner_width: int
+    channels_per_pixel: int
+    pixels_per_column: int
+    mode: WideMode = WideMode.W
+
+    def _own_operands(self) -> dict[str, Any]:
+        return {
+            "wide_mode": self.mode,
+            "pixel_box_lower_corner": (self.pixel_box_lower_corner_width, 0, 0),
+            "pixel_box_upper_corner": (self.pixel_box_upper_corner_width, 0, 0),
+        }
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes that one load brings to shared memory without a halo (driver API; not measured)."""
+        pixel = self.slice_bytes or self.shared_bits * self.channels_per_pixel // 8
+        return pixel * (128 if self.mode == WideMode.W128 else self.pixels_per_column)
+
+
+KINDS: dict[str, type[Parameters]] = {cls.kind: cls for cls in (Tiled, Im2col, Im2colWide)}
 
 
 def _member(enumeration: type[DriverEnum], value: Any) -> Any:

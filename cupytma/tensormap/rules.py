@@ -1,8 +1,8 @@
 """The rules a tensor map must obey: one table that checkers, messages and documentation read.
 
-A rule's predicate and message are expressions over named operands (`OPERANDS`). Written with ``&``, ``|`` and ``//``
-alone they mean the same for Python integers and for numpy columns, so the scalar and the vectorised checker evaluate
-the very same text.
+A rule's predicate and message are expressions over named operands (`cupytma.tensormap.rule.OPERANDS`). Written with
+``&``, ``|`` and ``//`` alone they mean the same for Python integers and for numpy columns, so the scalar and the
+vectorised checker evaluate the very same text.
 
 Sources: "observed" is what an H100's driver (580.159) was seen to do in 40,000 recorded calls; "driver API" is NVIDIA's
 documentation of ``cuTensorMapEncodeTiled``, ``cuTensorMapEncodeIm2col`` and ``cuTensorMapEncodeIm2colWide``.
@@ -10,144 +10,20 @@ documentation of ``cuTensorMapEncodeTiled``, ``cuTensorMapEncodeIm2col`` and ``c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cupytma.targets import Feature
+from cupytma.tensormap.cautions import FAULTS, WARNINGS
+from cupytma.tensormap.rule import IM2COL, Rule, Violation
 
-from cupytma.tensormap.fields import MODES
-
-# What a predicate may name. Sequences are padded to full length with values no rule objects to.
-OPERANDS: dict[str, str] = {
-    "mode": "'tiled', 'im2col' or 'im2col_wide'",
-    "data_type": "driver number of the data type",
-    "interleave": "0 none, 1 16B, 2 32B",
-    "swizzle": "driver number of the swizzle",
-    "l2_promotion": "driver number",
-    "oob_fill": "driver number",
-    "wide_mode": "0 W, 1 W128; 0 outside im2col_wide",
-    "rank": "number of dimensions",
-    "global_address": "bytes",
-    "global_dim": "elements, 5 of them",
-    "global_strides": "bytes, 4 of them",
-    "box_dim": "elements, 5 of them",
-    "element_strides": "elements, 5 of them",
-    "pixel_box_lower_corner": "pixels, 3 of them",
-    "pixel_box_upper_corner": "pixels, 3 of them",
-    "channels_per_pixel": "elements",
-    "pixels_per_column": "pixels",
-    "data_types": "how many data types the target has",
-    "swizzles": "how many swizzles the target has",
-    "shared_bytes": "the most shared memory of a multiprocessor that a box may fill, in bytes",
-    # derived, see DERIVED
-    "element_bytes": "bytes of one element",
-    "alignment": "bytes that addresses and strides must be a multiple of",
-    "inner_elements": "elements of the innermost row that one load brings",
-    "inner_bytes": "bytes of the same",
-    "swizzle_span": "bytes the swizzle pattern spans; 0 without swizzle",
-    "recorded_box_bytes": "bytes of the box as the driver counts them",
-    "corner_limit": "corners lie in -corner_limit … corner_limit - 1",
-    "pixel_dim": "elements, the extent that corner [j] belongs to, 3 of them",
-}
-
-_PRODUCT = " * ".join(f"(box_dim[{i}] // (element_strides[{i}] + (element_strides[{i}] == 0)))" for i in range(5))
-# Derived operands in order of evaluation, by the modes that have them.
-DERIVED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("element_bytes", "ELEMENT_BYTES[data_type]", MODES),
-    ("alignment", "16 + 16 * (interleave == 2)", MODES),
-    ("swizzle_span", "SWIZZLE_SPAN[swizzle]", MODES),
-    ("inner_elements", "box_dim[0]", ("tiled",)),
-    ("inner_elements", "channels_per_pixel", ("im2col", "im2col_wide")),
-    ("inner_bytes", "element_bytes * inner_elements", MODES),
-    ("recorded_box_bytes", f"element_bytes * {_PRODUCT}", ("tiled",)),
-    ("recorded_box_bytes", "element_bytes * channels_per_pixel * pixels_per_column", ("im2col", "im2col_wide")),
-    ("corner_limit", "CORNER_LIMIT[rank]", ("im2col", "im2col_wide")),
-    (
-        "pixel_dim",
-        "(global_dim[0] + (global_dim[1] - global_dim[0]) * (interleave == 0), "
-        "global_dim[1] + (global_dim[2] - global_dim[1]) * (interleave == 0), "
-        "global_dim[2] + (global_dim[3] - global_dim[2]) * (interleave == 0))",
-        ("im2col", "im2col_wide"),
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One row of the table.
-
-    Attributes
-    ----------
-    id : str
-        Stable name, such as ``box-inner-span``.
-    statement : str
-        The rule in words.
-    holds : str
-        Expression that is true where the rule is kept. ``i`` is the index where the rule is per dimension.
-    message : str
-        What is wrong, with the numbers in it; a format string over the operands.
-    fix : str
-        What to do instead; a format string over the operands.
-    source : str
-        Where the rule is known from.
-    per : str
-        ``""``, or what ``i`` runs over: ``"dim"`` (0…rank−1), ``"stride"`` (0…rank−2), ``"corner"`` (0…rank−3).
-    modes : tuple of str
-        The encoders it holds for.
-    severity : str
-        ``"error"``: the driver refuses. ``"warning"``: legal and surprising.
-    """
-
-    id: str
-    statement: str
-    holds: str
-    message: str
-    fix: str
-    source: str
-    per: str = ""
-    modes: tuple[str, ...] = MODES
-    severity: str = "error"
-
-    def indices(self, rank: int) -> tuple[int | None, ...]:
-        """What ``i`` takes for a tensor map of a rank; ``(None,)`` where the rule has no index."""
-        count = {"dim": rank, "stride": rank - 1, "corner": rank - 2}.get(self.per)
-        return (None,) if count is None else tuple(range(max(0, min(count, 5))))
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken rule.
-
-    Attributes
-    ----------
-    rule : str
-        The id of the rule.
-    message : str
-        The rule, the value and the limit.
-    fix : str
-        The way out.
-    index : int or None
-        Dimension, stride or corner index in driver order, where the rule has one.
-    severity : str
-        ``"error"`` or ``"warning"``.
-    """
-
-    rule: str
-    message: str
-    fix: str
-    index: int | None = None
-    severity: str = "error"
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.message}; {self.fix}"
-
+__all__ = ["ERRORS", "RULES", "RULES_BY_ID", "Rule", "Violation"]
 
 _TILED = ("tiled",)
-_IM2COL = ("im2col", "im2col_wide")
 _CORNER_HOLDS = (
     "(-corner_limit <= pixel_box_{side}_corner[i]) & (pixel_box_{side}_corner[i] < corner_limit)"
 )
 _OBSERVED = "observed"
 _DOCUMENTED = "driver API, observed"
 
-RULES: tuple[Rule, ...] = (
+ERRORS: tuple[Rule, ...] = (
     Rule(
         "data-type", "the data type is one the target has",
         "(0 <= data_type) & (data_type < data_types)",
@@ -167,7 +43,7 @@ RULES: tuple[Rule, ...] = (
         "(3 <= rank) & (rank <= 5)",
         "rank {rank} is outside 3…5: channels, one to three spatial dimensions and the batch",
         "add dimensions of size 1 for those that are missing",
-        _DOCUMENTED, modes=_IM2COL,
+        _DOCUMENTED, modes=IM2COL,
     ),
     Rule(
         "interleave", "the interleave is NONE, 16B or 32B",
@@ -219,7 +95,7 @@ RULES: tuple[Rule, ...] = (
         _DOCUMENTED, modes=("im2col_wide",),
     ),
     Rule(
-        "address-alignment", "the address is a multiple of 16 bytes, 32 with interleave 32B",
+        "address-alignment", "the address is a multiple of 16 bytes, 32 with interleave 32B or an ALIGN16B type",
         "global_address % alignment == 0",
         "global_address {global_address:#x} is {global_address % alignment} mod {alignment}; it must be a multiple of "
         "{alignment} bytes",
@@ -242,12 +118,12 @@ RULES: tuple[Rule, ...] = (
         _DOCUMENTED, per="dim",
     ),
     Rule(
-        "stride-alignment", "every stride is a multiple of 16 bytes, 32 with interleave 32B",
+        "stride-alignment", "every stride is a multiple of 16 bytes, 32 with interleave 32B or an ALIGN16B type",
         "global_strides[i] % alignment == 0",
         "global_strides[{i}] = {global_strides[i]} B (of dimension {i + 1}) is {global_strides[i] % alignment} mod "
         "{alignment}; it must be a multiple of {alignment} bytes",
         "pad the rows: the nearest legal stride above is {-(-global_strides[i] // alignment) * alignment} B "
-        "({-(-global_strides[i] // alignment) * alignment // element_bytes} elements)",
+        "({-(-global_strides[i] // alignment) * alignment * 8 // element_bits} elements)",
         _DOCUMENTED, per="stride",
     ),
     Rule(
@@ -276,46 +152,46 @@ RULES: tuple[Rule, ...] = (
         "(1 <= channels_per_pixel) & (channels_per_pixel <= 256)",
         "channels_per_pixel = {channels_per_pixel} is outside 1…256 elements",
         "load the channels in several steps",
-        _DOCUMENTED, modes=_IM2COL,
+        _DOCUMENTED, modes=IM2COL,
     ),
     Rule(
-        "pixels-range", "pixels_per_column is 1 to 1024",
-        "(1 <= pixels_per_column) & (pixels_per_column <= 1024)",
+        "pixels-range", "pixels_per_column is 1 to 1024 (ignored in mode W128 on targets that document it)",
+        "((1 <= pixels_per_column) & (pixels_per_column <= 1024)) | ((layout == 'im2col_wide') & (wide_mode == 1))",
         "pixels_per_column = {pixels_per_column} is outside 1…1024 pixels",
         "load the pixels in several steps",
-        _DOCUMENTED, modes=_IM2COL,
+        _DOCUMENTED, modes=IM2COL,
     ),
     Rule(
         "box-inner-multiple", "the inner row of the box is a multiple of 16 bytes",
-        "inner_bytes % 16 == 0",
-        "{inner:inner} × {element_bytes} B = {inner_bytes} B is no multiple of 16 bytes",
-        "use a multiple of {16 // element_bytes} elements, such as "
-        "{-(-inner_elements * element_bytes // 16) * 16 // element_bytes}; a box may be larger than the tensor",
+        "inner_bits % 128 == 0",
+        "{inner:inner} × {shared_bits:size} = {inner_bits:size} is no multiple of 16 bytes",
+        "use a multiple of {128 // shared_bits} elements, such as "
+        "{-(-inner_bits // 128) * 128 // shared_bits}; a box may be larger than the tensor",
         _DOCUMENTED,
     ),
     Rule(
         "box-bytes", "the box fits the shared memory of a multiprocessor",
-        "recorded_box_bytes <= shared_bytes",
-        "the box takes {recorded_box_bytes} B; {shared_bytes} B is the most",
+        "recorded_box_bytes <= box_bytes_limit",
+        "the box takes {recorded_box_bytes} B; {box_bytes_limit} B is the most",
         "make the box smaller, or move it in several loads",
         _OBSERVED,
     ),
     Rule(
         "box-inner-span", "the inner row of the box fits the span of the swizzle (without interleave)",
-        "(interleave != 0) | (swizzle <= 0) | (inner_bytes <= swizzle_span)",
-        "{inner:inner} × {element_bytes} B = {inner_bytes} B exceeds the {swizzle_span} B span of "
+        "(interleave != 0) | (swizzle <= 0) | (inner_bits <= 8 * swizzle_span)",
+        "{inner:inner} × {shared_bits:size} = {inner_bits:size} exceeds the {swizzle_span} B span of "
         "SWIZZLE_{swizzle:swizzle}",
-        "use {inner:operand} ≤ {swizzle_span // element_bytes} or split the box",
+        "use {inner:operand} ≤ {8 * swizzle_span // shared_bits} or split the box",
         _DOCUMENTED,
     ),
     *(
         Rule(
-            f"{side}-corner-range", f"every {side} corner fits its bits: 16, 8 or 5 for rank 3, 4 or 5",
+            f"{side}-corner-range", f"every {side} corner fits its bits: 16, 8 or 5 for rank 3, 4 or 5; 16 for im2col-wide where documented",
             _CORNER_HOLDS.format(side=side),
             f"pixel_box_{side}_corner[{{i}}] = {{pixel_box_{side}_corner[i]}} is outside {{-corner_limit}} … "
             "{corner_limit - 1}, the range of rank {rank}",
             "use a smaller padding or kernel, or a lower rank",
-            _DOCUMENTED, per="corner", modes=_IM2COL,
+            _DOCUMENTED, per="corner", modes=IM2COL,
         )
         for side in ("lower", "upper")
     ),
@@ -326,8 +202,44 @@ RULES: tuple[Rule, ...] = (
         "{pixel_box_upper_corner[i]} is not above lower corner {pixel_box_lower_corner[i]} (the driver reckons in "
         "signed 32 bits, so extents from 2^31 on count as negative)",
         "move the corners apart, or split an extent of 2^31 or more",
-        _OBSERVED, per="corner", modes=_IM2COL,
+        _OBSERVED, per="corner", modes=IM2COL,
+    ),
+    Rule(
+        "packed-dim", "an ALIGN16B type needs an innermost extent that is a multiple of 128, 16U4_ALIGN8B an even one",
+        "(data_type < 13) | (global_dim[0] % (2 + 126 * (data_type >= 14)) == 0)",
+        "global_dim[0] = {global_dim[0]} of {data_type:data_type} is no multiple of {2 + 126 * (data_type >= 14)}",
+        "pad the innermost dimension",
+        "driver API", feature=Feature.PACKED_TYPES,
+    ),
+    Rule(
+        "packed-box", "an ALIGN16B type moves exactly 128 elements of the innermost dimension",
+        "(data_type < 14) | (inner_elements == 128)",
+        "{inner:inner} of {data_type:data_type} must be 128",
+        "use {inner:operand} = 128",
+        "driver API", feature=Feature.PACKED_TYPES,
+    ),
+    Rule(
+        "packed-interleave", "16U6_ALIGN16B has no interleaved layout",
+        "(data_type != 15) | (interleave == 0)",
+        "16U6_ALIGN16B with interleave {interleave:interleave}",
+        "use interleave NONE",
+        "driver API", feature=Feature.PACKED_TYPES,
+    ),
+    Rule(
+        "packed-swizzle", "an ALIGN16B type takes swizzle NONE, 128B or 128B_ATOM_32B; 16U6 stores 128B_ATOM_64B too",
+        "(data_type < 14) | (swizzle == 0) | (swizzle == 3) | (swizzle == 4) | ((swizzle == 6) & (data_type == 15))",
+        "{data_type:data_type} with swizzle {swizzle:swizzle}",
+        "use NONE, 128B or 128B_ATOM_32B",
+        "driver API", feature=Feature.PACKED_TYPES,
+    ),
+    Rule(
+        "wide-swizzle", "im2col-wide takes swizzle 64B, 128B or 128B_ATOM_32B",
+        "(swizzle == 2) | (swizzle == 3) | (swizzle == 4)",
+        "im2col-wide with swizzle {swizzle:swizzle}",
+        "use 64B, 128B or 128B_ATOM_32B",
+        "driver API", modes=("im2col_wide",), feature=Feature.IM2COL_WIDE,
     ),
 )
 
+RULES: tuple[Rule, ...] = (*ERRORS, *WARNINGS, *FAULTS)
 RULES_BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cached_property
-from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.codec import FieldValue
-from cupytma.tensormap.enums import Interleave, Swizzle
+from cupytma.tensormap.enums import DataType, Swizzle
 from cupytma.tensormap.fields import SIZE
-from cupytma.tensormap.parameters import Parameters, Tiled
-from cupytma.tensormap.rules import Violation
+from cupytma.tensormap.parameters import Im2col, Im2colWide, Parameters, Tiled
+from cupytma.tensormap.rule import Violation
 
 # The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
 _TILE_ALIGNMENT = 128
+
+AnyParameters: TypeAlias = "Tiled | Im2col | Im2colWide"
 
 
 class TensorMap:
@@ -71,26 +72,40 @@ class TensorMap:
         return TensorMap, (self._data,)
 
     @cached_property
-    def _parameters(self) -> Tiled:
-        mode, _, found = codec.unpack(self._data)
-        if mode != "tiled":
-            raise DescriptorError("w1[0] = 1: this is an im2col tensor map; only tiled ones can be decoded")
-        return Tiled(**{field.name: found[field.name] for field in fields(Tiled)})
+    def _parameters(self) -> AnyParameters:
+        layout, _, found = codec.unpack(self._data)
+        kind = Im2col if layout == "im2col" else Tiled
+        return kind(**{field.name: found[field.name] for field in fields(kind)})
 
-    def decode(self) -> Tiled:
+    def decode(self) -> AnyParameters:
         """The parameters that the bytes hold.
 
         Returns
         -------
-        Tiled
-            Equal to what was encoded.
+        Tiled or Im2col
+            Equal to what was encoded, up to what the format does not hold: an im2col-wide map reads as `Im2col` (its
+            W corners with the others 0), without its mode; on targets that document im2col-wide its corners have
+            16 bits, which `Im2col` of rank 4 and 5 reads as several corners. A map fresh from `Parameters.encode`
+            remembers its parameters and returns those.
 
         Raises
         ------
         DescriptorError
-            Naming the bits that make no sense.
+            Naming the bits that make no sense. Bits that hold nothing known are no error: see `reserved_bits`.
         """
         return self._parameters
+
+    @property
+    def verified(self) -> bool:
+        """Whether an encoding like this was observed from a driver, rather than derived from documentation alone.
+
+        False for packed element types, the 128B swizzles with a larger atom, and what `Im2colWide` made for a target
+        that documents it.
+        """
+        p = self._parameters
+        if isinstance(p, Im2colWide):
+            return self._data == bytes(p.encode()) if not p.violations() else False
+        return p.data_type <= DataType.TFLOAT32_FTZ and p.swizzle <= Swizzle.B128
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -116,15 +131,10 @@ class TensorMap:
     def box_bytes(self) -> int:
         """Bytes that one load writes to shared memory, out-of-bounds fill included: the mbarrier's transaction count.
 
-        Measured on an H100: element strides round the count of elements up, dimension 0 ignores its element stride
-        unless the layout is interleaved, and an interleaved box takes exactly one slice of channels.
+        See `Tiled.transaction_bytes`; not the driver's own count in word 8, which rounds down where the unit rounds
+        up.
         """
-        p = self._parameters
-        counts = [-(-box // step) for box, step in zip(p.box_dim, p.element_strides, strict=True)]
-        if p.interleave == Interleave.NONE:
-            return p.element_bytes * p.box_dim[0] * prod(counts[1:])
-        counts[p.rank - 2] = 1
-        return (16 if p.interleave == Interleave.B16 else 32) * prod(counts)
+        return self._parameters.transaction_bytes
 
     @property
     def shared_alignment(self) -> int:
@@ -141,13 +151,18 @@ class TensorMap:
             p = self._parameters
         except DescriptorError as error:
             return f"<TensorMap undecodable: {error}>"
-        dims, box = ("×".join(map(str, extents)) for extents in (p.global_dim, p.box_dim))
+        dims = "×".join(map(str, p.global_dim))
+        box = f"box {'×'.join(map(str, p.box_dim))}" if isinstance(p, Tiled) else f"im2col {_columns(p)}"
         extras = "".join(
             f", {name} {value}"
             for name, value in (("swizzle", p.swizzle), ("interleave", p.interleave), ("oob_fill", p.oob_fill))
             if value
         )
-        return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, box {box}{extras}>"
+        return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, {box}{extras}>"
+
+
+def _columns(p: Im2col | Im2colWide) -> str:
+    return f"{p.channels_per_pixel} channels × {p.pixels_per_column} pixels"
 
 
 def describe_violations(broken: tuple[Violation, ...]) -> str:

@@ -1,0 +1,71 @@
+"""The command itself: which commands there are, and where their errors end."""
+
+from __future__ import annotations
+
+import io
+import sys
+from gettext import gettext as _
+from importlib import import_module
+from typing import Any
+
+import click
+
+from cupytma.errors import CupytmaError
+from cupytma.version import __version__
+
+from .failures import failure_of, wrapped_message
+
+# Name, the module that holds the command (under the command's own name), and what it does in one line.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
+    "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
+    "encode": ("encode", "Make the 128 bytes of a tensor map."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, not to list them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, summary = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f".{module}", __package__), cmd_name)
+        command.short_help = summary
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section(_("Commands")):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CupytmaError as error:
+            raise failure_of(error) from error
+        except click.UsageError as error:
+            raise click.UsageError(wrapped_message(error.format_message()), error.ctx) from error
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example:  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
+)
+@click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
+def cli() -> None:
+    """NVIDIA's Tensor Memory Accelerator from the command line. None of the commands needs a GPU."""
+
+
+def run() -> None:
+    """Run the command on the process's arguments."""
+    if sys.stdout is None:  # closed by whoever started the process
+        sys.stdout = io.TextIOWrapper(io.BytesIO())
+    for stream in (sys.stdout, sys.stderr):
+        # Where the encoding lacks × or …, print a stand-in rather than fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    cli(prog_name="cupytma")

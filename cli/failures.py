@@ -1,0 +1,71 @@
+"""Errors as a user sees them: one block on stderr that says what is wrong and what to do, and exit code 2."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import IO, Any
+
+import click
+
+from cupytma.errors import CupytmaError, DescriptorError
+from cupytma.tensormap.rules import Violation
+
+from .output import text_width
+
+
+class Failure(click.ClickException):
+    """An error that ends the command with exit code 2; the message may have several lines."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        head, *rest = f"Error: {wrapped_message(self.message)}".splitlines()
+        head = click.style("Error:", fg="red", bold=True) + head.removeprefix("Error:")
+        click.echo("\n".join((head, *rest)), file=file, err=file is None)
+
+
+def failure_of(error: CupytmaError) -> Failure:
+    """One of the library's errors as a command-line error."""
+    if isinstance(error, DescriptorError) and error.violations:
+        return Failure(violations_text("the driver would refuse this tensor map", error.violations))
+    return Failure(str(error))
+
+
+def violations_text(
+    headline: str, violations: Iterable[Violation], place: Callable[[Violation], str] = lambda _: ""
+) -> str:
+    """Every broken rule with its way out, as lines.
+
+    Parameters
+    ----------
+    headline : str
+    violations : iterable of Violation
+    place : callable, optional
+        Where the offending value is, such as ``"w6[63:56]"``.
+    """
+    broken = tuple(violations)
+    lines = [f"{headline}: {len(broken)} broken rule{'s'[: len(broken) != 1]}"]
+    for violation in broken:
+        where = place(violation)
+        lines += [
+            f"  {violation.rule}" + (f" ({where})" if where else ""),
+            f"    {violation.message}",
+            f"    fix: {violation.fix}",
+        ]
+    return "\n".join(lines)
+
+
+def wrapped_message(message: str) -> str:
+    """An error message with lines longer than the terminal broken at spaces, for printing behind ``Error: ``."""
+    return "\n".join(_wrapped_line(line) for line in f"Error: {message}".splitlines()).removeprefix("Error: ")
+
+
+def _wrapped_line(line: str) -> str:
+    if len(line) <= text_width():
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    hang = indent + ("     " if line.lstrip().startswith("fix: ") else "")
+    return textwrap.fill(
+        line.strip(), text_width(), initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False
+    )

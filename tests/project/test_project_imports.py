@@ -1,0 +1,84 @@
+"""What starting up loads, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+HEAVY = {"cupy", "cuda", "numpy", "torch", "ml_dtypes", "rich"}
+
+
+def _loaded(code: str) -> set[str]:
+    """The heavy top-level modules that some code loads, beyond what starting Python does."""
+    report = f"""
+import atexit, json, sys
+before = set(sys.modules)
+def show():
+    new = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+    print(json.dumps(sorted(new)), file=sys.stderr)
+atexit.register(show)
+{code}
+"""
+    result = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    return set(json.loads(result.stderr.splitlines()[-1])) & HEAVY
+
+
+def _command(*arguments: str) -> str:
+    return f"sys.argv = ['cupytma', *{arguments!r}]\nfrom cupytma.cli import main\nmain()"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert _loaded("import cupytma") == set()
+
+
+def test_building_a_descriptor_loads_nothing_heavy():
+    assert _loaded(
+        "import cupytma\n"
+        "cupytma.Tiled(data_type='FLOAT16', global_address=0, global_dim=(64, 64), box_dim=(64, 8)).encode()"
+    ) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["encode", "tiled", "--help"], ["decode", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
+    assert _loaded(_command(*arguments)) == set()
+
+
+def test_encoding_loads_no_cuda_and_only_tables_need_rich():
+    options = ["encode", "tiled", "--data-type", "FLOAT16", "--global-dim", "64", "--box-dim", "64"]
+    assert _loaded(_command(*options, "-o", "hex")) == set()
+    assert _loaded(_command(*options)) == {"rich"}
+
+
+def test_instructions_load_nothing_heavy():
+    assert _loaded("from cupytma import ptx\nptx.header(target='sm_90a')") == set()
+
+
+def test_simulating_loads_numpy_alone():
+    assert _loaded("from cupytma import sim") <= {"numpy", "ml_dtypes"}
+
+
+def _seconds(*arguments: str) -> float:
+    """The best of a few runs: what the work takes when nothing else is running."""
+    best = float("inf")
+    for _ in range(7):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=os.environ)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"),
+    [
+        (["-c", "import cupytma"], 0.15),
+        (["-m", "cupytma", "--help"], 0.25),
+        (["-m", "cupytma", "encode", "tiled", "--data-type", "UINT8", "--global-dim", "16", "--box-dim", "16"], 0.4),
+    ],
+)
+def test_start_up_time(arguments, limit):
+    assert _seconds(*arguments) - _seconds("-c", "pass") <= limit
