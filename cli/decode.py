@@ -11,7 +11,6 @@ from cupytma.errors import DescriptorError
 from cupytma.targets import TARGETS, Target
 from cupytma.tensormap import TensorMap, Violation
 
-from .descriptor_reading import parse_tensor_map, parse_tensor_map_text
 from .descriptor_writing import WRITERS, output_options, print_violations_as_json
 from .failures import Failure, violations_text
 from .options import TargetName
@@ -63,16 +62,16 @@ def _read(source: tuple[str, ...]) -> TensorMap:
     if not source:
         if sys.stdin is None or sys.stdin.isatty():  # closed, it is None
             raise click.UsageError("nothing to decode; give a file, the text itself, or - for standard input")
-        return parse_tensor_map(read_standard_input())
+        return TensorMap.parse(read_standard_input())
     if len(source) == 1 and (source[0] == STANDARD_INPUT or is_path(source[0])):
-        return parse_tensor_map(read_file(source[0]))
+        return TensorMap.parse(read_file(source[0]))
     try:
-        return parse_tensor_map_text(" ".join(source))
-    except Failure as failure:
+        return TensorMap.parse(" ".join(source))
+    except DescriptorError as error:
         if len(source) > 1 or not _NAME.fullmatch(source[0]):
             raise
         name = _shortened(source[0])
-        raise Failure(f"there is no file {name!r}, and it is no tensor map: {failure.message}") from None
+        raise Failure(f"there is no file {name!r}, and it is no tensor map: {error}") from None
 
 
 def _print_what_is_known(tensor_map: TensorMap) -> None:

@@ -14,6 +14,7 @@ from cupytma.tensormap.enums import DriverEnum
 from .output import show, table
 
 _WORDS_PER_ROW = 4
+_ENCODING = {True: "as seen from a driver", False: "from documentation; not yet seen from a driver"}
 
 
 def print_card(tensor_map: TensorMap, target: Target | None) -> None:
@@ -60,8 +61,9 @@ def _description(tensor_map: TensorMap, target: Target | None) -> Section:
     rows += [
         ("one load moves", f"{tensor_map.box_bytes} B, the transaction count of its mbarrier"),
         ("shared alignment", f"{tensor_map.shared_alignment} B"),
+        ("encoding", _ENCODING[tensor_map.verified]),
     ]
-    title = f"Tensor map: {parameters.mode}, rank {parameters.rank}" + (f", for {target}" if target else "")
+    title = f"Tensor map: {parameters.kind}, rank {parameters.rank}" + (f", for {target}" if target else "")
     return title, ("", ""), rows, ()
 
 

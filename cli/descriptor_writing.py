@@ -5,32 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from functools import wraps
 from typing import Any
 
 import click
 
 from cupytma.targets import Target
-from cupytma.tensormap import Parameters, TensorMap, Violation
-from cupytma.tensormap.enums import DriverEnum
+from cupytma.tensormap import TensorMap, Violation
 
 from .descriptor_card import print_card
 from .failures import Failure
 
 
 def _print_hex(tensor_map: TensorMap, target: Target | None) -> None:
-    click.echo(bytes(tensor_map).hex())
+    click.echo(tensor_map.to_hex())
 
 
 def _print_c(tensor_map: TensorMap, target: Target | None) -> None:
-    words = [f"{word:#018x}" for word in tensor_map.words]
-    rows = (f"    {', '.join(words[i : i + 4])}," for i in range(0, len(words), 4))
-    click.echo("\n".join(("CUtensorMap tensor_map = {{", *rows, "}};")))
+    click.echo(tensor_map.to_c())
 
 
 def _print_json(tensor_map: TensorMap, target: Target | None) -> None:
-    click.echo(json.dumps(as_document(tensor_map, target), indent=2))
+    click.echo(tensor_map.to_json(target))
 
 
 def _print_raw(tensor_map: TensorMap, target: Target | None) -> None:
@@ -60,30 +56,6 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="What to print; hex is the bytes in memory order.",
     )
     return choose(click.option("--json", "as_json", is_flag=True, help="The same as --output json.")(with_output))
-
-
-def as_document(tensor_map: TensorMap, target: Target | None) -> dict[str, Any]:
-    """Everything known of a tensor map, for JSON."""
-    parameters = tensor_map.decode()
-    return {
-        "kind": parameters.mode,
-        "target": None if target is None else target.name,
-        "parameters": parameters_document(parameters),
-        "bytes": bytes(tensor_map).hex(),
-        "words": [f"{word:#018x}" for word in tensor_map.words],
-        "box_bytes": tensor_map.box_bytes,
-        "shared_alignment": tensor_map.shared_alignment,
-        "reserved_bits": list(tensor_map.reserved_bits),
-        "fields": [
-            {"field": f.label, "bits": f.bits, "value": f.value, "meaning": f.meaning} for f in tensor_map.fields()
-        ],
-    }
-
-
-def parameters_document(parameters: Parameters) -> dict[str, Any]:
-    """Parameters for JSON, enumerations by name; `cupytma encode --from` reads them back."""
-    values = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-    return {name: str(value) if isinstance(value, DriverEnum) else value for name, value in values.items()}
 
 
 def print_violations_as_json(violations: tuple[Violation, ...]) -> None:

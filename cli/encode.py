@@ -56,7 +56,7 @@ def _encoder(kind: type[Parameters], summary: str, example: str) -> click.Comman
     )
 
     def run(source: str | None, target: Target | None, output: str, **given: Any) -> None:
-        values, named = read_parameters(source, kind.mode, names) if source is not None else ({}, None)
+        values, named = read_parameters(source, kind.kind, names) if source is not None else ({}, None)
         values = {**_DEFAULTS, **values, **{name: value for name, value in given.items() if value is not None}}
         missing = [_option_name(name) for name in required if name not in values]
         if missing:
@@ -74,7 +74,7 @@ def _encoder(kind: type[Parameters], summary: str, example: str) -> click.Comman
         output_options,
     )):
         command = decorate(command)
-    return click.command(kind.mode.replace("_", "-"), help=summary, epilog=example)(command)
+    return click.command(kind.kind.replace("_", "-"), help=summary, epilog=example)(command)
 
 
 def _option_name(name: str) -> str:

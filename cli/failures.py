@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from cupytma.errors import CupytmaError, DescriptorError
-from cupytma.tensormap.rules import Violation
+from cupytma.tensormap import Violation
 
 from .output import text_width
 

@@ -25,6 +25,8 @@ from cupytma.errors import (
 from cupytma.targets import TARGETS, Target
 from cupytma.tensormap import (
     DataType,
+    Im2col,
+    Im2colWide,
     Interleave,
     L2Promotion,
     OobFill,
@@ -32,6 +34,7 @@ from cupytma.tensormap import (
     TensorMap,
     Tiled,
     Violation,
+    WideMode,
     tensor_map,
 )
 from cupytma.version import __version__
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
     from cupytma.runtime.compiler import compile
+    from cupytma.tensormap.records import encode_records
 
 # In a source tree the kernels and the command line stand beside this package; installed, they are inside it.
 _source_tree = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
@@ -51,6 +55,7 @@ del _source_tree
 _LAZY = {
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
+    "encode_records": "cupytma.tensormap.records",
     "ops": "",
     "ptx": "",
     "runtime": "",
@@ -58,9 +63,10 @@ _LAZY = {
 }
 
 __all__ = [
-    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError",
-    "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target", "TargetError",
-    "TensorMap", "Tiled", "Violation", "__version__", "compile", "copy", "ops", "ptx", "runtime", "sim", "tensor_map",
+    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
+    "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
+    "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
+    "ops", "ptx", "runtime", "sim", "tensor_map",
 ]
 
 

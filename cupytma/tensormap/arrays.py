@@ -5,18 +5,17 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from cupytma import targets
 from cupytma.errors import ArrayError, DescriptorError
 from cupytma.tensormap.dlpack import packed_elements
 from cupytma.tensormap.enums import DataType, Interleave
-from cupytma.tensormap.fields import DATA_TYPES
 from cupytma.tensormap.parameters import Tiled
-from cupytma.tensormap.rules import Violation
-from cupytma.tensormap.strides import Coalesced, check_inner, coalesce_view, mergeable_axes, normalised_strides
-from cupytma.tensormap.tensor_map import TensorMap, describe_violations
+from cupytma.tensormap.rule import Violation
+from cupytma.tensormap.strides import Axes, Coalesced, check_layout, check_shape, coalesce_view, normalised_strides
+from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.tensormap.views import ArrayView, view_of
 
 __all__ = [
@@ -32,9 +31,7 @@ _CARRIERS: dict[str, DataType] = {
     "complex64": DataType.UINT64,
 }
 _PACKED = re.compile(r"(u?int|float|bits)[1-7]([_x].*)?$")
-_MAX_RANK = 5
-_SLICE_BYTES = {Interleave.B16: 16, Interleave.B32: 32}
-Axes = tuple[tuple[int, ...], ...]
+PACKED_TYPES = (DataType.PACKED_16U4_ALIGN8B, DataType.PACKED_16U4_ALIGN16B, DataType.PACKED_16U6_ALIGN16B)
 
 
 def data_type_of(dtype: str) -> DataType:
@@ -94,11 +91,8 @@ def array_parameters(
         If the rank is not 1 to 5, the array is empty, its last dimension is not dense, a stride is negative, or
         `box` has another length than the array (the merged array, with `coalesce`) has dimensions.
     """
-    parameters, _ = _parameters(
-        array, box, element_strides, data_type, coalesce,
-        {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill},
-    )
-    return parameters
+    options = {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill}
+    return merged_parameters(array, box, element_strides, data_type, coalesce, **options)[0]
 
 
 def tensor_map(
@@ -165,10 +159,8 @@ def tensor_map(
     >>> merged.axes, merged.decode().global_dim
     (((0, 1), (2,)), (256, 256))
     """
-    parameters, axes = _parameters(
-        array, box, element_strides, data_type, coalesce,
-        {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill},
-    )
+    options = {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill}
+    parameters, axes = merged_parameters(array, box, element_strides, data_type, coalesce, **options)
     try:
         encoded = parameters.encode(target)
     except DescriptorError as error:
@@ -224,7 +216,7 @@ def array_order(error: DescriptorError, rank: int) -> DescriptorError:
         Violation(v.rule, _renamed(v.message, rank), _renamed(v.fix, rank), v.index, v.severity)
         for v in error.violations
     )
-    return DescriptorError(describe_violations(renamed) if renamed else _renamed(str(error), rank), renamed)
+    return DescriptorError(_renamed(str(error), rank), renamed)
 
 
 # The driver's operand, the array's word for it, and which driver index the array's last axis has.
@@ -232,10 +224,11 @@ _NAMES = {
     "global_dim": ("shape", 0),
     "global_strides": ("strides", -1),
     "box_dim": ("box", 0),
+    "tile": ("tile", 0),
     "element_strides": ("element_strides", 0),
 }
 _OPERAND = re.compile(rf"\b({'|'.join(_NAMES)})(?:\[(\d)\])?(?!\w)")
-_DIMENSION = re.compile(r"\(of dimension (\d)\)")
+_DIMENSION = re.compile(r" \(of dimension \d\)")  # said by the index already, in array order
 
 
 def _renamed(text: str, rank: int) -> str:
@@ -243,49 +236,119 @@ def _renamed(text: str, rank: int) -> str:
         name, last = _NAMES[match[1]]
         return name if match[2] is None else f"{name}[{rank - 1 + last - int(match[2])}]"
 
-    text = _DIMENSION.sub(lambda match: f"(of axis {rank - 1 - int(match[1])})", text)
-    return _OPERAND.sub(rename, text).replace("global_address", "the array's address")
+    return _OPERAND.sub(rename, _DIMENSION.sub("", text)).replace("global_address", "the array's address")
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """The dimensions of an array that become dimensions of a tensor map, and what the instructions move at once."""
-
-    view: ArrayView
-    axes: Axes
-
-
-def _parameters(
+def merged_parameters(
     array: Any,
     box: Sequence[int],
-    element_strides: Sequence[int] | None,
-    data_type: Any,
-    coalesce: bool | Sequence[Sequence[int]],
-    options: dict[str, Any],
+    element_strides: Sequence[int] | None = None,
+    data_type: Any = None,
+    coalesce: bool | Sequence[Sequence[int]] = False,
+    *,
+    box_name: str = "box",
+    **options: Any,
 ) -> tuple[Tiled, Axes]:
+    """What `array_parameters` returns, and the array's axes that each dimension stands for, in array order.
+
+    Parameters
+    ----------
+    box_name : str
+        What messages call the box.
+    **options
+        ``interleave``, ``swizzle``, ``l2_promotion`` and ``oob_fill``.
+    """
     view = view_of(array)
     axes: Axes = tuple((axis,) for axis in range(len(view.shape)))
     if coalesce is not False:
         merged = coalesce_view(view, None if coalesce is True else coalesce)
         view, axes = merged.view, merged.axes
-    kind = _data_type(view, data_type)
-    interleave = Interleave.of(options["interleave"])
-    _check_extents(view, interleave)
-    lengths = {"box": _integers("box", box)}
+    data_type = _data_type(view, data_type)
+    slice_bytes = _slice_bytes(options.get("interleave", Interleave.NONE))
+    check_shape(view, extra=1 if slice_bytes else 0)
+    given = {box_name: integers(box_name, box)}
     if element_strides is not None:
-        lengths["element_strides"] = _integers("element_strides", element_strides)
-    _check_lengths(view, axes, lengths)
-    check_inner(view)
-    if interleave != Interleave.NONE:
-        view = _without_slice(view, _SLICE_BYTES[interleave], lengths)
-        axes = axes[:-1]
-    strides = normalised_strides(view, 32 if interleave == Interleave.B32 else 16)
-    return Tiled(
-        data_type=kind,
+        given["element_strides"] = integers("element_strides", element_strides)
+    _check_lengths(view, axes, given)
+    check_layout(view)
+    if slice_bytes:
+        view = _without_slice(view, slice_bytes, given[box_name], box_name)
+        axes, given = axes[:-1], {name: value[:-1] for name, value in given.items()}
+    strides = normalised_strides(view, max(slice_bytes, 16))
+    parameters = Tiled(
+        data_type=data_type,
         global_address=view.address,
         global_dim=view.shape[::-1],
         global_strides=strides[-2::-1] if len(strides) > 1 else (),
-        box_dim=lengths["box"][::-1],
-        element_strides=lengths["element_strides"][::-1] if "element_strides" in lengths else None,  # type: ignore[arg-type]
+        box_dim=given[box_name][::-1],
+        element_strides=given.get("element_strides", (1,) * len(strides))[::-1],
         **options,
-    ), axes
+    )
+    if parameters.element_bytes != view.itemsize:
+        raise ArrayError(
+            f"data_type {parameters.data_type} has {parameters.element_bytes} B and the array's {view.dtype} elements "
+            f"{view.itemsize} B: view the array with elements of that length first, since box and shape count them"
+        )
+    return parameters, axes
+
+
+def _data_type(view: ArrayView, asked: Any) -> Any:
+    """The element type: the array's own, or the one asked for."""
+    if asked is None:
+        return data_type_of(view.dtype)
+    try:
+        member = DataType.of(asked)
+    except ValueError:
+        return asked  # the parameters and the rules say what is wrong with it
+    if member in PACKED_TYPES:
+        raise ArrayError(packed_elements(str(member)))
+    return member
+
+
+def integers(name: str, values: Any) -> tuple[int, ...]:
+    """A sequence of integers as a tuple.
+
+    Raises
+    ------
+    DescriptorError
+        If it is none.
+    """
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise DescriptorError(f"{name} = {values!r}: expected one integer per dimension") from None
+
+
+def _check_lengths(view: ArrayView, axes: Axes, given: dict[str, tuple[int, ...]]) -> None:
+    rank = len(view.shape)
+    merged = f" after merging (axes {axes}, shape {view.shape})" if any(len(group) != 1 for group in axes) else ""
+    for name, value in given.items():
+        if len(value) != rank:
+            raise DescriptorError(f"{name} has {len(value)} entries; the array has {rank} dimensions{merged}")
+
+
+def _slice_bytes(interleave: Any) -> int:
+    """Bytes of a slice of channels; 0 without interleave, and where the parameters will refuse it."""
+    try:
+        return {Interleave.B16: 16, Interleave.B32: 32}.get(Interleave.of(interleave), 0)
+    except ValueError:
+        return 0
+
+
+def _without_slice(view: ArrayView, slice_bytes: int, box: tuple[int, ...], box_name: str) -> ArrayView:
+    """The dimensions that an interleaved map has: all but the slice, which must be what the map takes it for."""
+    problems = []
+    if view.shape[-1] * view.itemsize != slice_bytes:
+        problems.append(
+            f"the last dimension is {view.shape[-1]} × {view.itemsize} B = {view.shape[-1] * view.itemsize} B and must "
+            f"be the slice of {slice_bytes} B"
+        )
+    if box[-1] != view.shape[-1]:
+        problems.append(f"{box_name}[{len(box) - 1}] = {box[-1]} and must be the whole slice, {view.shape[-1]}")
+    if len(box) > 1 and view.shape[-2] > 1 and view.strides[-2] != slice_bytes:
+        problems.append(
+            f"strides[{len(box) - 2}] = {view.strides[-2]} B and slices must follow one another, {slice_bytes} B apart"
+        )
+    if problems:
+        raise DescriptorError(f"interleave {slice_bytes}B: {'; '.join(problems)}")
+    return replace(view, shape=view.shape[:-1], strides=view.strides[:-1])

@@ -38,8 +38,8 @@ WARNINGS: tuple[Rule, ...] = (
     _warning(
         "swizzle-address", "a swizzled tensor starts on a 128-byte boundary",
         "(swizzle <= 0) | (global_address % 128 == 0)",
-        "global_address {global_address:#x} is {global_address % 128} mod 128; with swizzle {swizzle:swizzle} rows then "
-        "straddle memory lines",
+        "global_address {global_address:#x} is {global_address % 128} mod 128; with swizzle {swizzle:swizzle} rows "
+        "then straddle memory lines",
         "align the tensor to 128 bytes for speed; the bytes that arrive are right either way",
         "CUDA programming guide; not enforced",
     ),
@@ -88,7 +88,8 @@ WARNINGS: tuple[Rule, ...] = (
         "element-stride-remainder", "element strides divide the box",
         "(box_dim[i] % element_strides[i] == 0) | ((interleave == 0) & (i == 0))",
         "box_dim[{i}] = {box_dim[i]} is no multiple of element_strides[{i}] = {element_strides[i]}: a load brings "
-        "{-(-box_dim[i] // element_strides[i])} elements, and the driver reckons with {box_dim[i] // element_strides[i]}",
+        "{-(-box_dim[i] // element_strides[i])} elements, and the driver reckons with "
+        "{box_dim[i] // element_strides[i]}",
         "count the mbarrier's bytes with `box_bytes`, or make box_dim[{i}] a multiple",
         per="dim", modes=("tiled",),
     ),
@@ -144,7 +145,13 @@ WARNINGS: tuple[Rule, ...] = (
 
 
 def _fault(
-    id: str, statement: str, holds: str, message: str, fix: str, per: str = "", modes: tuple[str, ...] = ("tiled", *IM2COL)
+    id: str,
+    statement: str,
+    holds: str,
+    message: str,
+    fix: str,
+    per: str = "",
+    modes: tuple[str, ...] = ("tiled", *IM2COL),
 ) -> Rule:
     return Rule(id, statement, holds, message, fix, _MEASURED, per, modes, "fault")
 
@@ -183,7 +190,8 @@ FAULTS: tuple[Rule, ...] = (
     ),
     _fault(
         "pixel-start", "an im2col copy starts inside its pixel box",
-        "(pixel_box_lower_corner[i] <= pixel_start[i]) & (pixel_start[i] <= pixel_dim[i] + pixel_box_upper_corner[i] - 1)",
+        "(pixel_box_lower_corner[i] <= pixel_start[i]) & "
+        "(pixel_start[i] <= pixel_dim[i] + pixel_box_upper_corner[i] - 1)",
         "the start pixel {pixel_start[i]} of spatial dimension {i} lies outside the bounding box "
         "{pixel_box_lower_corner[i]} … {pixel_dim[i] + pixel_box_upper_corner[i] - 1} (the lower corner, and extent + "
         "upper corner - 1)",

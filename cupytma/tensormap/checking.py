@@ -34,7 +34,13 @@ class _Clipped(tuple[int, ...]):
         return super().__getitem__(min(max(index, 0), len(self) - 1))
 
 
-SCALAR_LOOKUPS: dict[str, Any] = {name: _Clipped(values) for name, values in LOOKUPS.items()}
+def _quotient(dividend: int, divisor: int) -> int:
+    return dividend // (divisor or 1)
+
+
+SCALAR_LOOKUPS: dict[str, Any] = {
+    **{name: _Clipped(values) for name, values in LOOKUPS.items()}, "quotient": _quotient,
+}
 
 
 @cache

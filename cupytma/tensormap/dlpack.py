@@ -169,7 +169,8 @@ def _look_into(capsule: Any) -> _DLTensor:
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for extent in reversed(shape):
         strides.insert(0, step)
         step *= extent

@@ -14,8 +14,8 @@ from cupytma.tensormap.enums import DataType, Swizzle
 
 WORDS = 16
 SIZE = 8 * WORDS
-# How the bits are laid out. "im2col_wide" is the layout of targets that document it, with one 16-bit corner on each side;
-# on an H100 the wide encoder was seen to write "im2col".
+# How the bits are laid out. "im2col_wide" is the layout of targets that document it, with one 16-bit corner on each
+# side; on an H100 the wide encoder was seen to write "im2col".
 LAYOUTS = ("tiled", "im2col", "im2col_wide")
 RANKS = {"tiled": (1, 2, 3, 4, 5), "im2col": (3, 4, 5), "im2col_wide": (3, 4, 5)}
 # Bits of one corner, by rank; all corners of a side share 16 bits.

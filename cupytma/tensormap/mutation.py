@@ -1,8 +1,8 @@
 """``tensormap.replace`` on bytes: what each of its eleven fields does to a tensor map.
 
-One table, `MUTATORS`, says what the instruction's operand means; where the bits are is said by the bit-field table alone.
-The instruction is no more than shifts and masks over the first 64 bytes: it subtracts what the table subtracts, drops the
-bits that do not fit, checks nothing, and leaves words 8 and 9 as they were.
+One table, `MUTATORS`, says what the instruction's operand means; where the bits are is said by the bit-field table.
+The instruction is no more than shifts and masks over the first 64 bytes: it subtracts what the table subtracts, drops
+the bits that do not fit, checks nothing, and leaves words 8 and 9 as they were.
 
 Sources: recordings of the instruction on an H100, and its expansion by the assembler for sm_90a, sm_100a, sm_103a and
 sm_120a (NVRTC 12.9), which also says what the assembler refuses.
@@ -42,8 +42,8 @@ ELEMENT_TYPES: tuple[DataType, ...] = (
 )
 _ORDINALS = 5
 
-# Bits that the instruction writes and no parameter has. The last two are what the pattern of the strides gives for a fifth
-# one, which no tensor map has: the high half of word 3, where the high bits of all strides are.
+# Bits that the instruction writes and no parameter has. The last two are what the pattern of the strides gives for a
+# fifth one, which no tensor map has: the high half of word 3, where the high bits of all strides are.
 _ONLY_REPLACED = (
     BitField("swizzle_mode", None, 1, 22, 1, shift=2, form="the 96B mode, sm_103a"),
     BitField("global_strides", 4, 3, 32, 32, shift=4),
@@ -179,6 +179,14 @@ def applied(data: bytes, steps: Iterable[Step], target: str | Target = DEFAULT_T
     for step in steps:
         data = replaced_raw(data, step.field, step.value, step.ordinal, target)
     return data
+
+
+def without_driver_defect(data: bytes) -> bytes:
+    """The bytes with the bit cleared that drivers before 595 set wrongly; see `TensorMap.apply_workaround`."""
+    bits = int.from_bytes(data, "little")
+    for place in _PLACES["driver_defect", None]:
+        bits &= ~(place.mask << (64 * place.word))
+    return bits.to_bytes(SIZE, "little")
 
 
 def _mutator(field: str, target: Target) -> Mutator:

@@ -16,6 +16,7 @@ from cupytma import targets
 from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle, WideMode
+from cupytma.tensormap.formats import DictForms
 
 if TYPE_CHECKING:
     from cupytma.tensormap.rule import Violation
@@ -42,7 +43,7 @@ _FULL_RANK = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters(ABC):
+class Parameters(DictForms, ABC):
     """What every kind of tensor map has. Use `Tiled`, `Im2col` or `Im2colWide`.
 
     Parameters

@@ -53,7 +53,8 @@ OPERANDS: dict[str, str] = {
     "store": "1 for stores and reductions, 0 for loads (faults only)",
 }
 
-_PRODUCT = " * ".join(f"(box_dim[{i}] // (element_strides[{i}] + (element_strides[{i}] == 0)))" for i in range(5))
+# `quotient` rounds down, and takes a divisor of 0, which another rule refuses, for 1.
+_PRODUCT = " * ".join(f"quotient(box_dim[{i}], element_strides[{i}])" for i in range(5))
 
 
 def _spatial(name: str) -> str:

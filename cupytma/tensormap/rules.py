@@ -96,7 +96,7 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "address-alignment", "the address is a multiple of 16 bytes, 32 with interleave 32B or an ALIGN16B type",
-        "global_address % alignment == 0",
+        "global_address & (alignment - 1) == 0",
         "global_address {global_address:#x} is {global_address % alignment} mod {alignment}; it must be a multiple of "
         "{alignment} bytes",
         "start the view on a {alignment}-byte boundary (a slice or an offset into a buffer often moves it), and move "
@@ -119,7 +119,7 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "stride-alignment", "every stride is a multiple of 16 bytes, 32 with interleave 32B or an ALIGN16B type",
-        "global_strides[i] % alignment == 0",
+        "global_strides[i] & (alignment - 1) == 0",
         "global_strides[{i}] = {global_strides[i]} B (of dimension {i + 1}) is {global_strides[i] % alignment} mod "
         "{alignment}; it must be a multiple of {alignment} bytes",
         "pad the rows: the nearest legal stride above is {-(-global_strides[i] // alignment) * alignment} B "
@@ -156,14 +156,15 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "pixels-range", "pixels_per_column is 1 to 1024 (ignored in mode W128 on targets that document it)",
-        "((1 <= pixels_per_column) & (pixels_per_column <= 1024)) | ((layout == 'im2col_wide') & (wide_mode == 1))",
+        "((1 <= pixels_per_column) & (pixels_per_column <= 1024)) | "
+        "((layout == 'im2col_wide') & (wide_mode == 1))",
         "pixels_per_column = {pixels_per_column} is outside 1…1024 pixels",
         "load the pixels in several steps",
         _DOCUMENTED, modes=IM2COL,
     ),
     Rule(
         "box-inner-multiple", "the inner row of the box is a multiple of 16 bytes",
-        "inner_bits % 128 == 0",
+        "inner_bits & 127 == 0",
         "{inner:inner} × {shared_bits:size} = {inner_bits:size} is no multiple of 16 bytes",
         "use a multiple of {128 // shared_bits} elements, such as "
         "{-(-inner_bits // 128) * 128 // shared_bits}; a box may be larger than the tensor",
@@ -186,7 +187,8 @@ ERRORS: tuple[Rule, ...] = (
     ),
     *(
         Rule(
-            f"{side}-corner-range", f"every {side} corner fits its bits: 16, 8 or 5 for rank 3, 4 or 5; 16 for im2col-wide where documented",
+            f"{side}-corner-range",
+            f"every {side} corner fits its bits: 16, 8 or 5 for rank 3, 4 or 5; 16 for im2col-wide where documented",
             _CORNER_HOLDS.format(side=side),
             f"pixel_box_{side}_corner[{{i}}] = {{pixel_box_{side}_corner[i]}} is outside {{-corner_limit}} … "
             "{corner_limit - 1}, the range of rank {rank}",
@@ -206,14 +208,14 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "packed-dim", "an ALIGN16B type needs an innermost extent that is a multiple of 128, 16U4_ALIGN8B an even one",
-        "(data_type < 13) | (global_dim[0] % (2 + 126 * (data_type >= 14)) == 0)",
+        "(data_type < 13) | (data_type > 15) | (global_dim[0] % (2 + 126 * (data_type >= 14)) == 0)",
         "global_dim[0] = {global_dim[0]} of {data_type:data_type} is no multiple of {2 + 126 * (data_type >= 14)}",
         "pad the innermost dimension",
         "driver API", feature=Feature.PACKED_TYPES,
     ),
     Rule(
         "packed-box", "an ALIGN16B type moves exactly 128 elements of the innermost dimension",
-        "(data_type < 14) | (inner_elements == 128)",
+        "(data_type < 14) | (data_type > 15) | (inner_elements == 128)",
         "{inner:inner} of {data_type:data_type} must be 128",
         "use {inner:operand} = 128",
         "driver API", feature=Feature.PACKED_TYPES,
@@ -227,7 +229,8 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "packed-swizzle", "an ALIGN16B type takes swizzle NONE, 128B or 128B_ATOM_32B; 16U6 stores 128B_ATOM_64B too",
-        "(data_type < 14) | (swizzle == 0) | (swizzle == 3) | (swizzle == 4) | ((swizzle == 6) & (data_type == 15))",
+        "(data_type < 14) | (data_type > 15) | (swizzle == 0) | (swizzle == 3) | (swizzle == 4) | "
+        "((swizzle == 6) & (data_type == 15))",
         "{data_type:data_type} with swizzle {swizzle:swizzle}",
         "use NONE, 128B or 128B_ATOM_32B",
         "driver API", feature=Feature.PACKED_TYPES,

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import operator
+import struct
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.codec import FieldValue
+from cupytma.tensormap.difference import FieldDifference, differences
 from cupytma.tensormap.enums import DataType, Swizzle
 from cupytma.tensormap.fields import SIZE
+from cupytma.tensormap.formats import TextForms
+from cupytma.tensormap.interop import Interop
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Parameters, Tiled
 from cupytma.tensormap.rule import Violation
 
+if TYPE_CHECKING:
+    from cupytma.tensormap.slots import Slot
+
 # The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
 _TILE_ALIGNMENT = 128
+# The address is the whole of word 0, below 2^57.
+_ADDRESS_BITS = 57
+_pack_address = struct.Struct("<Q").pack
+# Looked up once, because `with_address` is measured in nanoseconds.
+_index, _new = operator.index, object.__new__
 
 AnyParameters: TypeAlias = "Tiled | Im2col | Im2colWide"
 
 
-class TensorMap:
+class TensorMap(TextForms, Interop):
     """A tensor map (``CUtensorMap``): 128 bytes that describe a tensor and the box moved by one instruction.
 
     Immutable; equal and hashed by its bytes. Made by `Tiled.encode`, `tensor_map` or `TensorMap.from_bytes`.
     """
 
-    __slots__ = ("__dict__", "_data")
+    __slots__ = ("__dict__", "_data", "_origin")
 
     _data: bytes
+    # The map this one was re-addressed from: it may remember parameters that the bytes do not hold.
+    _origin: TensorMap | None
 
     def __init__(self, data: bytes) -> None:
         data = bytes(data)
         if len(data) != SIZE:
             raise DescriptorError(f"a tensor map is {SIZE} bytes; got {len(data)}")
         self._data = data
+        self._origin = None
 
     @classmethod
     def from_bytes(cls, data: Any) -> TensorMap:
@@ -55,9 +72,14 @@ class TensorMap:
         broken = checking.violations(operands)
         if broken:
             raise DescriptorError(describe_violations(broken), broken)
-        encoded = cls(codec.pack(operands))
-        encoded.__dict__["_parameters"] = parameters
-        return encoded
+        return cls._of(codec.pack(operands), parameters)
+
+    @classmethod
+    def _of(cls, data: bytes, parameters: Parameters) -> TensorMap:
+        """A map that remembers the parameters it holds."""
+        made = cls(data)
+        made.__dict__["_parameters"] = parameters
+        return made
 
     def __bytes__(self) -> bytes:
         return self._data
@@ -73,6 +95,8 @@ class TensorMap:
 
     @cached_property
     def _parameters(self) -> AnyParameters:
+        if self._origin is not None:
+            return replace(self._origin._parameters, global_address=int.from_bytes(self._data[:8], "little"))
         layout, _, found = codec.unpack(self._data)
         kind = Im2col if layout == "im2col" else Tiled
         return kind(**{field.name: found[field.name] for field in fields(kind)})
@@ -145,6 +169,188 @@ class TensorMap:
         """
         swizzle = self._parameters.swizzle
         return max(_TILE_ALIGNMENT, 8 * swizzle.span if swizzle != Swizzle.NONE else 0)
+
+    def with_address(self, address: int) -> TensorMap:
+        """The same map of a tensor that lies elsewhere; byte for byte a re-encoding, at a fraction of the cost.
+
+        Parameters
+        ----------
+        address : int
+            Of element (0, …, 0), in bytes.
+
+        Raises
+        ------
+        DescriptorError
+            If the address breaks a rule: its alignment (16 or 32 bytes), or below 2^57; or if the bytes cannot be
+            decoded, so that it is unknown which alignment they need.
+        """
+        origin = self._origin or self
+        try:
+            number = _index(address)
+        except TypeError as error:
+            raise DescriptorError(f"global_address = {address!r}: {error}") from None
+        if number & origin._forbidden_address_bits:
+            self._refuse_address(number)
+        moved = _new(TensorMap)
+        moved._data = _pack_address(number) + self._data[8:]
+        moved._origin = origin
+        return moved
+
+    @cached_property
+    def _forbidden_address_bits(self) -> int:
+        """The bits that no legal address has, sign included."""
+        alignment: int = self._parameters.operands(targets.DEFAULT_TARGET)["alignment"]
+        return -1 << _ADDRESS_BITS | (alignment - 1)
+
+    def _refuse_address(self, address: int) -> None:
+        broken = replace(self._parameters, global_address=address).violations()
+        broken = tuple(violation for violation in broken if violation.rule.startswith("address"))
+        raise DescriptorError(describe_violations(broken), broken)
+
+    def replace_raw(
+        self, field: str, value: int, ordinal: int = 0, target: str | targets.Target = targets.DEFAULT_TARGET
+    ) -> TensorMap:
+        """What one ``tensormap.replace.tile.<field>`` makes of the bytes, checked no more than the assembler checks it.
+
+        Exact on every recording of the instruction on an H100, silent truncations included: extents, box and strides
+        lose the bits that do not fit, 1 is subtracted from 0 too, ``global_stride`` drops the low 4 bits, ``elemtype``
+        never clears the TF32 flag (w1[16]), ``swizzle_mode`` writes w1[22] too, ``swizzle_atomicity`` clears w1[21].
+        Words 8 and 9 are never touched, so they may no longer fit the map; the hardware does not read them.
+        ``global_stride`` takes ordinal 4, which no tensor map has: as the assembler expands it, it overwrites w3[63:32]
+        and with it the high bits of every stride.
+
+        Parameters
+        ----------
+        field : str
+            global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype, interleave_layout,
+            swizzle_mode, swizzle_atomicity, fill_mode.
+        value : int
+            As PTX takes it: rank less 1; extents and element strides themselves; strides in bytes; `elemtype` in PTX's
+            numbering, which differs from the driver's from 8 on.
+        ordinal : int
+            The dimension for box_dim, global_dim and element_stride; for global_stride the dimension less 1.
+        target : str or Target
+            Says which fields and immediates there are. Default ``"sm_90a"``.
+
+        Raises
+        ------
+        EmissionError
+            For what the assembler refuses: an unknown field, an ordinal outside 0…4, an immediate out of range.
+        TargetError
+            If the target lacks the instruction, the field or the immediate.
+        """
+        from cupytma.tensormap.mutation import replaced_raw
+
+        return TensorMap(replaced_raw(self._data, field, value, ordinal, target))
+
+    def replace(self, *, target: str | targets.Target = targets.DEFAULT_TARGET, **changes: Any) -> TensorMap:
+        """The map after ``tensormap.replace`` of one or more fields, checked as an encoder checks.
+
+        The parameters are decoded, changed and judged by all rules at once, then written as the instruction writes
+        them. The first 64 bytes are those of a fresh encoding; words 8 and 9, where encoders record the box's bytes
+        and alignment and which the hardware does not read, stay as they were. `box_bytes` and `shared_alignment` of the
+        result are computed from the fields, and are thus right.
+
+        Parameters
+        ----------
+        target : str or Target
+            Whose rules hold. Default ``"sm_90a"``.
+        **changes
+            ``global_address``, ``rank``, ``data_type``, ``interleave``, ``swizzle``, ``oob_fill`` as in `Tiled`;
+            ``global_dim``, ``global_strides`` (bytes, of dimensions 1…), ``box_dim``, ``element_strides`` as a whole
+            sequence in driver order, or ``{index: value}`` for some entries. With a larger ``rank``, dimensions that
+            are added have extent, box and element stride 1 unless given.
+
+        Raises
+        ------
+        DescriptorError
+            Naming every broken rule; or if the instruction cannot make the change: it has no field for
+            ``l2_promotion`` and im2col parameters, and cannot turn a TF32 type into another.
+        TargetError
+            If the target has no ``tensormap.replace``.
+
+        Examples
+        --------
+        >>> tensor_map.replace(global_address=0x7F0000001000, global_dim={1: 300})
+        <TensorMap FLOAT16 1024×300 at 0x7f0000001000, box 64×32, swizzle 128B>
+        """
+        from cupytma.tensormap.replacement import replaced
+
+        return self._of(*replaced(self, changes, targets.target(target)))
+
+    def rebind(
+        self,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        *,
+        general: bool = False,
+        target: str | targets.Target = targets.DEFAULT_TARGET,
+        **changes: Any,
+    ) -> TensorMap:
+        """The map of another tensor, as a kernel rebinds it: address, extents, then strides; 2·rank replacements.
+
+        The order is that of `cupytma.tensormap.rebind_steps`. Checked as `replace` is.
+
+        Parameters
+        ----------
+        address : int
+            Of element (0, …, 0), in bytes.
+        extents : sequence of int
+            In elements, driver order.
+        strides : sequence of int
+            In bytes, of dimensions 1…rank−1.
+        general : bool
+            Also take im2col maps, another rank and further changes, for which the device path has no emission.
+        target : str or Target
+            Whose rules hold. Default ``"sm_90a"``.
+        **changes
+            As `replace` takes them; with ``general`` alone.
+
+        Raises
+        ------
+        DescriptorError
+            Naming every broken rule; or for what is host-born, unless ``general``: im2col maps, another rank, box,
+            swizzle, fill, type or interleave.
+        """
+        from cupytma.tensormap.replacement import rebound
+
+        return self._of(*rebound(self, address, extents, strides, general, changes, targets.target(target)))
+
+    def apply_workaround(self) -> TensorMap:
+        """The map with w1[21] cleared: NVIDIA's workaround for drivers before 595 on Blackwell.
+
+        For maps that such a driver encoded of a tensor whose allocation is under 128 KB and that is not dense and
+        non-overlapping (release notes of driver 595). Maps encoded here never have the bit set.
+        """
+        from cupytma.tensormap.mutation import without_driver_defect
+
+        return TensorMap(without_driver_defect(self._data))
+
+    def diff(self, other: TensorMap) -> tuple[FieldDifference, ...]:
+        """The fields in which this map and another differ, in the order of the bits; empty exactly if they are equal.
+
+        Reserved bits and words 8 and 9 count. A field that only one of the kinds or ranks has is None in the other; if
+        a rank makes no sense, whole words are compared.
+        """
+        return differences(self._data, bytes(other))
+
+    def slots(self) -> tuple[Slot, ...]:
+        """The first 64 bytes as the eight named slots of the founding document, beside what the bits really hold.
+
+        Returns
+        -------
+        tuple of Slot
+            Print one for name, word, fields, the mutators that write it, and where the document differs.
+        """
+        from cupytma.tensormap.slots import slots_of
+
+        return slots_of(self._data)
+
+    def _repr_html_(self) -> str:
+        from cupytma.view.card import card
+
+        return card(self)
 
     def __repr__(self) -> str:
         try:

@@ -132,7 +132,7 @@ def test_reserved_bits_are_shown_and_no_error(invoke):
         (1, 15 << 7 ^ 6 << 7, ["w1[10:7]"]),  # element format 15
         (1, 7 << 4 ^ 2 << 4, ["w1[6:4]"]),  # rank 8
         (1, 3 << 11, ["w1[12:11]"]),  # interleave 3
-        (1, 7 << 19, ["w1[21:19]"]),  # atomicity 7
+        (1, 2 << 13 | 1 << 19, ["w1[14:13] = 1"]),  # a larger atom with swizzle 32B
     ],
 )
 def test_bits_without_a_meaning_are_named(invoke, output, word, change, named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import re
 
@@ -46,10 +47,8 @@ def test_the_command(project):
 def test_version_is_one(project):
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cupytma.version.__version__"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", cupytma.__version__)
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # in a source tree that is not installed
         assert importlib.metadata.version("cupytma") == cupytma.__version__
-    except importlib.metadata.PackageNotFoundError:
-        pass  # running from a source tree that is not installed
 
 
 def test_every_package_is_listed(project):
