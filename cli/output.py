@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_WIDEST = 100
+_NARROWEST, _USUAL, _WIDEST = 40, 80, 100
 
 
 def text_width() -> int:
     """Columns for running text: the terminal's, 80 where there is none, never too many to read."""
-    return max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+    columns = shutil.get_terminal_size((_USUAL, 24)).columns or _USUAL  # a terminal may not know its size
+    return max(_NARROWEST, min(_WIDEST, columns))
 
 
 def show(*renderables: RenderableType, style: str | None = None) -> None:

@@ -10,12 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError, SimulationError
-from cupytma.sim.faults import IllegalInstruction, MisalignedAddress, SharedOverrun
-from cupytma.sim.geometry import Geometry, Walk
-from cupytma.sim.swizzle import LINE
-
-MAX_TILE_BYTES = 228 * 1024
-"""No block has more shared memory than this, so no tile can be larger."""
+from cupytma.sim.faults import SharedOverrun, fault_of
+from cupytma.sim.geometry import Geometry
+from cupytma.tensormap import checking
 
 
 def check_integer(name: str, value: Any) -> int:
@@ -32,24 +29,64 @@ def check_integer(name: str, value: Any) -> int:
         raise SimulationError(f"{name} is {value!r}; it must be an integer") from None
 
 
-def check_coordinates(plan: Geometry, coords: Sequence[int], *, store: bool) -> tuple[int, ...]:
-    """The coordinates as Python ints, checked against what the instruction can carry and what the unit accepts.
+def check_operands(
+    plan: Geometry,
+    coords: Sequence[int],
+    offsets: Sequence[int] = (),
+    shared_offset: int = 0,
+    *,
+    store: bool = False,
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """What one instruction says, checked against what it can carry and what the unit accepts.
 
     Parameters
     ----------
+    plan : Geometry
+    coords, offsets, shared_offset
+        As `cupytma.sim.load` takes them.
+    store : bool
+        Whether shared memory is the source.
+
+    Returns
+    -------
+    tuple
+        The coordinates, the im2col offsets and the tile's place in shared memory, in Python's integers.
+
+    Raises
+    ------
+    SimulationError
+        If the instruction cannot carry them.
+    IllegalInstruction, MisalignedAddress
+        Where they break fault rows of the rule table; the message names all of these.
+    SharedOverrun
+        If no shared memory holds the tile.
+    """
+    shift = check_offsets(plan, offsets)
+    start = check_coordinates(plan, coords)
+    place = check_shared_place(shared_offset)
+    use = {"coordinates": start, "pixel_start": plan.split(start)[1], "shared_address": place, "store": store}
+    broken = checking.violations(plan.operands | use, "fault")
+    if broken:
+        raise fault_of(broken)
+    check_tile_size(plan)
+    return start, shift, place
+
+
+def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
+    """The coordinates as Python ints, checked against what the instruction can carry.
+
+    Parameters
+    ----------
+    plan : Geometry
     coords : sequence of int
         Driver order, in elements; with interleave dimension 0 counts positions and dimension ``rank - 2`` slices.
-    store : bool
-        Whether shared memory is the source, which forbids negative coordinates.
 
     Raises
     ------
     SimulationError
         For a wrong number of coordinates, or one that is not a 32-bit signed integer.
-    IllegalInstruction
-        For a start the hardware refuses.
     """
-    rank = len(plan.axes) + (plan.inner_bytes is not None)
+    rank = plan.operands["rank"]
     try:
         given = tuple(coords)
     except TypeError:
@@ -62,48 +99,7 @@ def check_coordinates(plan: Geometry, coords: Sequence[int], *, store: bool) -> 
     for i, c in enumerate(start):
         if not -(2**31) <= c < 2**31:
             raise SimulationError(f"coordinate {c} of dimension {i} does not fit the instruction's 32-bit signed field")
-    _check_inner_start(plan, start)
-    if store:
-        _check_not_negative(start)
-    if plan.walk is not None:
-        _check_walk_start(plan, plan.walk, start, store=store)
     return start
-
-
-def _check_inner_start(plan: Geometry, start: tuple[int, ...]) -> None:
-    if plan.inner_bytes is None or start[0] * plan.element_bytes % 16 == 0:
-        return
-    step = 16 // plan.element_bytes
-    below = start[0] // step * step
-    raise IllegalInstruction(
-        f"illegal instruction: coordinate {start[0]} of dimension 0 is byte {start[0] * plan.element_bytes}, "
-        f"{start[0] * plan.element_bytes % 16} mod 16; the innermost start must be a multiple of 16 bytes, that is of "
-        f"{step} {plan.data_type} elements; the nearest are {below} and {below + step}"
-    )
-
-
-def _check_not_negative(start: tuple[int, ...]) -> None:
-    for i, c in enumerate(start):
-        if c < 0:
-            raise IllegalInstruction(
-                f"illegal instruction: a store starts at coordinate {c} of dimension {i}; stores must start at 0 or "
-                "above in every dimension (loads may start below); move the tile's origin inside the tensor"
-            )
-
-
-def _check_walk_start(plan: Geometry, walk: Walk, start: tuple[int, ...], *, store: bool) -> None:
-    for axis, lower, upper in zip(plan.axes, walk.lower, walk.upper, strict=False):
-        c = start[axis.dimension]
-        if store and lower != 0:
-            raise IllegalInstruction(
-                f"illegal instruction: an im2col store with lower corner {lower} in dimension {axis.dimension}; "
-                "stores need a lower corner of 0 in every spatial dimension; encode a second descriptor for the store"
-            )
-        if not lower <= c <= upper:
-            raise IllegalInstruction(
-                f"illegal instruction: the im2col start pixel {c} of dimension {axis.dimension} lies outside the "
-                f"bounding box {lower} to {upper} (the lower corner, and size + upper corner - 1); start inside it"
-            )
 
 
 def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
@@ -152,24 +148,17 @@ def check_array(name: str, array: Any, *, written: bool) -> npt.NDArray[np.uint8
     return array
 
 
-def check_shared_base(shared_offset: int) -> int:
+def check_shared_place(shared_offset: int) -> int:
     """The tile's place in shared memory as a Python int.
 
     Raises
     ------
-    MisalignedAddress
-        If it is not a multiple of 128 bytes.
     SimulationError
         If it is negative.
     """
     place = check_integer("shared_offset", shared_offset)
     if place < 0:
         raise SimulationError(f"shared_offset is {place} bytes; it must be 0 or above")
-    if place % LINE:
-        raise MisalignedAddress(
-            f"misaligned address: the shared tile starts at byte {place}, {place % LINE} mod {LINE}; it must start at "
-            f"a multiple of {LINE} bytes; the next is {place - place % LINE + LINE}"
-        )
     return place
 
 
@@ -180,10 +169,11 @@ def check_tile_size(plan: Geometry) -> None:
     ------
     SharedOverrun
     """
-    if plan.transaction_bytes > MAX_TILE_BYTES:
+    most = plan.operands["shared_bytes"]
+    if plan.transaction_bytes > most:
         raise SharedOverrun(
-            f"the tile has {plan.transaction_bytes} bytes, more than the {MAX_TILE_BYTES} bytes of any block's shared "
-            "memory; make the box smaller"
+            f"the tile has {plan.transaction_bytes} bytes, more than the {most} bytes of any block's shared memory; "
+            "make the box smaller"
         )
 
 

@@ -6,7 +6,13 @@ neighbours. Each message says which rule was broken, the value, the limit, and w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
 from cupytma.errors import Fault, SimulationError
+
+if TYPE_CHECKING:
+    from cupytma.tensormap.rule import Violation
 
 __all__ = [
     "Fault",
@@ -19,12 +25,38 @@ __all__ = [
 ]
 
 
-class IllegalInstruction(Fault):
-    """Hardware reports an illegal instruction: the operands of the copy break a rule of the unit."""
+class _UnitFault(Fault):
+    """A fault that the unit reports."""
+
+    report: ClassVar[str]
+
+    def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
 
 
-class MisalignedAddress(Fault):
-    """Hardware reports a misaligned address: the shared tile does not start at a multiple of 128 bytes."""
+class IllegalInstruction(_UnitFault):
+    """Hardware reports an illegal instruction: the operands of the copy break a rule of the unit.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every broken fault row of the rule table; empty where the fault is about no row (a reduction that is refused).
+    """
+
+    report = "illegal instruction"
+
+
+class MisalignedAddress(_UnitFault):
+    """Hardware reports a misaligned address: the shared tile does not start where the unit can begin.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every broken fault row of the rule table.
+    """
+
+    report = "misaligned address"
 
 
 class OutOfWindow(Fault):
@@ -40,3 +72,22 @@ class SharedOverrun(Fault):
 
 class NotSimulatedError(SimulationError):
     """A legal descriptor or operation whose behaviour the simulator does not know."""
+
+
+# What the hardware reports for each fault row of `cupytma.tensormap.cautions`; where several rows are broken, the first
+# row here decides what is raised.
+FAULT_OF_RULE: dict[str, type[_UnitFault]] = {
+    "start-inner-multiple": IllegalInstruction,
+    "store-start": IllegalInstruction,
+    "store-lower-corner": IllegalInstruction,
+    "pixel-start": IllegalInstruction,
+    "tile-alignment": MisalignedAddress,
+}
+
+
+def fault_of(broken: Sequence[Violation]) -> Fault:
+    """The fault of one or more broken fault rows; its message names all of them, one a line."""
+    order = list(FAULT_OF_RULE)
+    broken = sorted(broken, key=lambda violation: order.index(violation.rule))
+    lines = (f"{FAULT_OF_RULE[v.rule].report}: {v.message}; {v.fix}" for v in broken)
+    return FAULT_OF_RULE[broken[0].rule]("\n".join(lines), broken)

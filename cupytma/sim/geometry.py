@@ -12,64 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Any
 
 from cupytma.errors import SimulationError
 from cupytma.sim.faults import NotSimulatedError
+from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
-
-if TYPE_CHECKING:
-    from cupytma.tensormap.tensor_map import TensorMap
-
-_PACKED = (DataType.PACKED_16U4_ALIGN8B, DataType.PACKED_16U4_ALIGN16B, DataType.PACKED_16U6_ALIGN16B)
-_SLICE_BYTES = {Interleave.B16: 16, Interleave.B32: 32}
-
-
-class Descriptor(Protocol):
-    """What every kind of descriptor says about the tensor. Driver order: dimension 0 moves fastest."""
-
-    @property
-    def data_type(self) -> DataType: ...
-    @property
-    def global_address(self) -> int: ...
-    @property
-    def global_dim(self) -> tuple[int, ...]: ...
-    @property
-    def global_strides(self) -> tuple[int, ...]: ...
-    @property
-    def element_strides(self) -> tuple[int, ...]: ...
-    @property
-    def interleave(self) -> Interleave: ...
-    @property
-    def swizzle(self) -> Swizzle: ...
-    @property
-    def oob_fill(self) -> OobFill: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def element_bytes(self) -> int: ...
-
-
-@runtime_checkable
-class TiledDescriptor(Descriptor, Protocol):
-    """A descriptor whose tile is a box."""
-
-    @property
-    def box_dim(self) -> tuple[int, ...]: ...
-
-
-@runtime_checkable
-class Im2colDescriptor(Descriptor, Protocol):
-    """A descriptor whose tile is a walk over the pixels of a bounding box."""
-
-    @property
-    def pixel_box_lower_corner(self) -> tuple[int, ...]: ...
-    @property
-    def pixel_box_upper_corner(self) -> tuple[int, ...]: ...
-    @property
-    def channels_per_pixel(self) -> int: ...
-    @property
-    def pixels_per_column(self) -> int: ...
+from cupytma.tensormap.parameters import Im2col, Im2colWide, Tiled
+from cupytma.tensormap.tensor_map import TensorMap, describe_violations
+_COVERED = "simulated are tiled and im2col tensor maps of the element types and swizzles of sm_90a"
 
 
 @dataclass(frozen=True)
@@ -136,6 +87,10 @@ class Geometry:
     inner_bytes : int or None
         Bytes of the tensor's dimension 0; None with interleave, where a row is a slice and is in bounds whole or not
         at all.
+    transaction_bytes : int
+        Bytes one copy adds to a transaction count: fill counts, the gaps between rows do not.
+    operands : dict
+        What the fault rows of the rule table know of the descriptor; not to be changed.
     """
 
     data_type: DataType
@@ -149,16 +104,13 @@ class Geometry:
     width: int
     pitch: int
     inner_bytes: int | None
+    transaction_bytes: int
+    operands: dict[str, Any]
 
     @property
     def rows(self) -> int:
         """The number of rows of one tile."""
         return prod(self.counts)
-
-    @property
-    def transaction_bytes(self) -> int:
-        """Bytes one copy adds to a transaction count: fill counts, the gaps between rows do not."""
-        return self.rows * self.width
 
     @property
     def unit_bytes(self) -> int:
@@ -180,12 +132,18 @@ def geometry(tensor_map: TensorMap) -> Geometry:
     NotSimulatedError
         For packed element types, the 128B swizzles with larger atoms, and im2col-wide descriptors.
     SimulationError
-        If it is no tensor map, or rows or addresses are not multiples of 16 bytes, which no encoder accepts.
+        If it is no tensor map, or one that no encoder makes.
+    DescriptorError
+        If its bytes cannot be decoded.
     """
-    if not hasattr(tensor_map, "decode") or isinstance(tensor_map, bytes):
+    if not isinstance(tensor_map, TensorMap):
         raise SimulationError(
             f"tensor_map is a {type(tensor_map).__name__}; pass the TensorMap that `encode()` of parameters or "
             "`TensorMap.from_bytes` returns"
+        )
+    if isinstance(tensor_map.decode(), Im2colWide):  # not in what is cached: the bytes may be those of an Im2col
+        raise NotSimulatedError(
+            f"an Im2colWide tensor map is not simulated: no H100 has its instruction; {_COVERED}; encode an Im2col"
         )
     return _geometry(tensor_map)
 
@@ -193,17 +151,12 @@ def geometry(tensor_map: TensorMap) -> Geometry:
 @lru_cache(maxsize=256)
 def _geometry(tensor_map: TensorMap) -> Geometry:
     parameters = tensor_map.decode()
-    _check_covered(parameters)
+    assert not isinstance(parameters, Im2colWide)
+    _check_simulated(parameters)
     interleaved = parameters.interleave != Interleave.NONE
     size = parameters.element_bytes
     counts, walk, inner = _tile(parameters)
-    width = _SLICE_BYTES[parameters.interleave] if interleaved else inner * size
-    if width % 16 or parameters.global_address % 16 or any(stride % 16 for stride in parameters.global_strides):
-        raise SimulationError(
-            f"a row of {width} bytes, the address {parameters.global_address:#x} and the strides "
-            f"{parameters.global_strides} must be multiples of 16 bytes; encode the descriptor from parameters that "
-            "pass `violations()`"
-        )
+    width = parameters.slice_bytes or inner * size
     return Geometry(
         data_type=parameters.data_type,
         swizzle=parameters.swizzle,
@@ -217,45 +170,45 @@ def _geometry(tensor_map: TensorMap) -> Geometry:
         # A slice never pads; a row shorter than the swizzle's span still advances by a whole span (measured).
         pitch=width if interleaved else max(width, parameters.swizzle.span),
         inner_bytes=None if interleaved else parameters.global_dim[0] * size,
+        transaction_bytes=parameters.transaction_bytes,
+        operands=parameters.operands(DEFAULT_TARGET),
     )
 
 
-def _check_covered(parameters: Descriptor) -> None:
-    covered = "simulated are tiled and im2col descriptors of the element types and swizzles of sm_90a"
-    if parameters.data_type in _PACKED:
-        raise NotSimulatedError(f"element type {parameters.data_type} is not simulated; {covered}")
+def _check_simulated(parameters: Tiled | Im2col) -> None:
+    if parameters.data_type > DataType.TFLOAT32_FTZ:
+        raise NotSimulatedError(f"element type {parameters.data_type} is not simulated; {_COVERED}")
     if parameters.swizzle > Swizzle.B128:
-        raise NotSimulatedError(f"swizzle {parameters.swizzle} is not simulated; {covered}")
-    if not isinstance(parameters, (TiledDescriptor, Im2colDescriptor)):
-        raise NotSimulatedError(f"{type(parameters).__name__} descriptors are not simulated; {covered}")
+        raise NotSimulatedError(f"swizzle {parameters.swizzle} is not simulated; {_COVERED}")
+    broken = parameters.violations(DEFAULT_TARGET)
+    if broken:
+        raise SimulationError(
+            f"no encoder makes such a tensor map, so what the unit does with it is unknown: {describe_violations(broken)}"
+        )
 
 
-def _axes(parameters: Descriptor) -> tuple[Axis, ...]:
+def _axes(parameters: Tiled | Im2col) -> tuple[Axis, ...]:
     dims, strides, steps = parameters.global_dim, parameters.global_strides, parameters.element_strides
     if parameters.interleave == Interleave.NONE:
         return tuple(Axis(i, dims[i], strides[i - 1], steps[i]) for i in range(1, parameters.rank))
     # The slice is not a dimension: positions of dimension 0 are one slice apart, and the strides begin at dimension 1.
-    pitches = (_SLICE_BYTES[parameters.interleave], *strides)
+    pitches = (parameters.slice_bytes, *strides)
     return tuple(Axis(i, dims[i], pitches[i], steps[i]) for i in range(parameters.rank))
 
 
-def _tile(parameters: Descriptor) -> tuple[tuple[int, ...], Walk | None, int]:
+def _tile(parameters: Tiled | Im2col) -> tuple[tuple[int, ...], Walk | None, int]:
     """Rows along each axis, the walk of an im2col copy, and the elements of a row without interleave."""
     interleaved = parameters.interleave != Interleave.NONE
-    if isinstance(parameters, Im2colDescriptor):
-        first = 0 if interleaved else 1
-        spatial = parameters.rank - 2
-        lower = tuple(parameters.pixel_box_lower_corner[:spatial])
-        upper = tuple(
-            parameters.global_dim[first + j] + parameters.pixel_box_upper_corner[j] - 1 for j in range(spatial)
-        )
-        return (parameters.pixels_per_column,), Walk(spatial, lower, upper), parameters.channels_per_pixel
-    assert isinstance(parameters, TiledDescriptor)
+    if isinstance(parameters, Im2col):
+        first, lower = 0 if interleaved else 1, parameters.pixel_box_lower_corner
+        extents = parameters.global_dim[first:]
+        upper = tuple(n + corner - 1 for n, corner in zip(extents, parameters.pixel_box_upper_corner, strict=False))
+        return (parameters.pixels_per_column,), Walk(len(lower), lower, upper), parameters.channels_per_pixel
     box, steps = parameters.box_dim, parameters.element_strides
-    extents = [-(-b // e) for b, e in zip(box, steps, strict=True)]
+    counts = [-(-b // e) for b, e in zip(box, steps, strict=True)]
     if not interleaved:
         # The element stride of dimension 0 has no effect: rows are whole (measured).
-        return tuple(extents[1:]), None, box[0]
+        return tuple(counts[1:]), None, box[0]
     # A copy takes one slice along the channel dimension, whatever the box says (measured).
-    extents[parameters.rank - 2] = 1
-    return tuple(extents), None, box[0]
+    counts[parameters.rank - 2] = 1
+    return tuple(counts), None, box[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.sim.checks import check_coordinates, check_offsets, check_shared_base, check_tile_size
+from cupytma.sim.checks import check_operands
 from cupytma.sim.geometry import geometry
 from cupytma.sim.swizzle import swizzle_address
 from cupytma.sim.traversal import row_steps, traverse
@@ -73,10 +73,7 @@ def tile_map(
         As `load` does, apart from faults about memory windows.
     """
     plan = geometry(tensor_map)
-    start = check_coordinates(plan, coords, store=False)
-    shift = check_offsets(plan, offsets)
-    check_tile_size(plan)
-    check_shared_base(shared_offset)
+    start, shift, place = check_operands(plan, coords, offsets, shared_offset)
     inner, along = plan.split(start)
     rows = traverse(plan, start, shift, store=False)
     steps = row_steps(plan, along, shift)
@@ -91,5 +88,5 @@ def tile_map(
     address = np.full(len(inside), -1, dtype=np.int64)
     if inside.any():
         address[inside] = np.add.outer(rows.offsets, within).ravel()[inside] + rows.origin
-    linear = np.add.outer(np.arange(plan.rows, dtype=np.int64) * plan.pitch, within).ravel() + shared_offset
+    linear = np.add.outer(np.arange(plan.rows, dtype=np.int64) * plan.pitch, within).ravel() + place
     return TileMap(plan.unit_bytes, coordinates, inside, address, swizzle_address(linear, plan.swizzle))

@@ -1,4 +1,4 @@
-"""The copies themselves: load, store, reduce.
+"""The copies themselves: load, store, reduce, prefetch.
 
 Each checks everything first and then moves bytes, so an operation that raises has changed nothing.
 """
@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.sim.checks import (
-    check_array,
-    check_coordinates,
-    check_integer,
-    check_offsets,
-    check_shared_base,
-    check_shared_room,
-    check_tile_size,
-)
+from cupytma.sim.checks import check_array, check_integer, check_operands, check_shared_room
 from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.reductions import combine, reduction
 from cupytma.sim.swizzle import CHUNK
@@ -213,6 +205,29 @@ def reduce(
         write_rows(memory, starts, combine(chosen, read_rows(memory, starts, copy.length), tile[part]))
 
 
+def prefetch(
+    tensor_map: TensorMap, coords: Sequence[int], *, memory: Bytes, base: int, offsets: Sequence[int] = ()
+) -> None:
+    """Prefetch one tile to the L2 cache: changes nothing, and is checked as the load that it runs ahead of.
+
+    Hardware may be milder: that a prefetch faults where the load would is taken over from loads.
+
+    Parameters
+    ----------
+    tensor_map, coords, memory, base, offsets
+        As for `load`.
+
+    Raises
+    ------
+    IllegalInstruction, OutOfWindow, SharedOverrun, SimulationError, ArrayError
+        As for `load`; SharedOverrun for a tile that no shared memory holds.
+    """
+    memory = check_array("memory", memory, written=False)
+    plan = geometry(tensor_map)
+    start, shift, _ = check_operands(plan, coords, offsets)
+    row_starts(traverse(plan, start, shift, store=False), memory.size, check_integer("base", base))
+
+
 def _checked(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -226,10 +241,7 @@ def _checked(
 ) -> _Copy:
     """Everything that can be wrong with an operation, checked before anything moves."""
     plan = geometry(tensor_map)
-    shift = check_offsets(plan, offsets)
-    start = check_coordinates(plan, coords, store=store)
-    place = check_shared_base(shared_offset)
-    check_tile_size(plan)
+    start, shift, place = check_operands(plan, coords, offsets, shared_offset, store=store)
     check_shared_room(plan, place + shared_extent(plan, place), shared.size)
     rows = traverse(plan, start, shift, store=store)
     return _Copy(plan, rows, row_starts(rows, memory.size, check_integer("base", base)), memory, shared, place)

@@ -16,7 +16,7 @@ class CTensorMap(ctypes.Structure):
 def aligned_structure(data: bytes, alignment: int) -> CTensorMap:
     """A structure that holds the 128 bytes at an address that is a multiple of ``alignment``.
 
-    ctypes aligns to 8 bytes alone (before Python 3.13), so the structure lies inside a larger buffer that it keeps alive.
+    ctypes aligns to 8 bytes alone (before Python 3.13), so the structure lies in a larger buffer and keeps it alive.
     """
     raw = ctypes.create_string_buffer(SIZE + alignment)
     offset = -ctypes.addressof(raw) % alignment

@@ -47,14 +47,17 @@ def _stored(field: BitField, layout: str) -> str:
     return f"({value} << {field.low})" if field.low else value
 
 
+def word_text(layout: str, rank: int, word: int) -> str:
+    """The expression for one word over the operands of the rules; empty where the word is always zero."""
+    terms = (_stored(field, layout) for field in fields_of(layout, rank) if field.word == word)
+    return " | ".join(term for term in terms if term)
+
+
 @cache
 def word_expressions(layout: str, rank: int) -> tuple[CodeType | None, ...]:
-    """One compiled expression per word over the operands of the rules; None where the word is always zero."""
-    terms: list[list[str]] = [[] for _ in range(WORDS)]
-    for field in fields_of(layout, rank):
-        if stored := _stored(field, layout):
-            terms[field.word].append(stored)
-    return tuple(compile(" | ".join(t), f"<word {i}>", "eval") if t else None for i, t in enumerate(terms))
+    """`word_text` of every word, compiled; None where the word is always zero."""
+    texts = [word_text(layout, rank, word) for word in range(WORDS)]
+    return tuple(compile(text, f"<word {i}>", "eval") if text else None for i, text in enumerate(texts))
 
 
 @cache

@@ -7,6 +7,7 @@ Source: CUDA driver API, ``CUtensorMapDataType``, ``CUtensorMapInterleave``, ``C
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound="DriverEnum")
@@ -27,13 +28,12 @@ class DriverEnum(IntEnum):
         if isinstance(value, cls):
             return value
         if isinstance(value, str):
-            name = value.strip().upper()
-            for member in cls:
-                if name in (member.name, member.short_name):
-                    return member
-            for prefix in cls.prefixes():
-                if name.startswith(prefix):
-                    return cls.of(name.removeprefix(prefix))
+            known = _spellings(cls)
+            found: E | None = known.get(value)
+            if found is None:
+                found = known.get(value.strip().upper())
+            if found is not None:
+                return found
         elif not isinstance(value, bool):
             try:
                 return cls(int(value))
@@ -75,6 +75,17 @@ _SHORT_NAMES = {
     "PACKED_16U4_ALIGN16B": "16U4_ALIGN16B",
     "PACKED_16U6_ALIGN16B": "16U6_ALIGN16B",
 }
+
+
+@cache
+def _spellings(cls: type[E]) -> dict[str, E]:
+    """Every name of every member: ours, the short one, and the driver's."""
+    return {
+        prefix + name: member
+        for member in cls
+        for name in (member.name, member.short_name)
+        for prefix in ("", *cls.prefixes())
+    }
 
 
 class DataType(DriverEnum):

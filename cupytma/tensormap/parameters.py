@@ -9,6 +9,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -88,11 +89,33 @@ class Parameters(DictForms, ABC):
     oob_fill: OobFill = OobFill.NONE
 
     def __post_init__(self) -> None:
+        if self._is_normal():
+            return
         problems: list[str] = []
         for name, value in self._normalised(problems).items():
             object.__setattr__(self, name, value)
         if problems:
             raise DescriptorError("; ".join(problems))
+
+    def _is_normal(self) -> bool:
+        """Whether every operand already is what it becomes, so that nothing is left to do; for speed."""
+        given = self.__dict__
+        enumerations, numbers, sequences = _shape_of(type(self))
+        for name, enumeration in enumerations:
+            if type(given[name]) is not enumeration:
+                return False
+        for name in numbers:
+            if type(given[name]) is not int:
+                return False
+        rank = len(given["global_dim"]) if type(given["global_dim"]) is tuple else -1
+        for name, short in sequences:
+            value = given[name]
+            if type(value) is not tuple or len(value) != rank - short or rank < 1:
+                return False
+            for entry in value:
+                if type(entry) is not int:
+                    return False
+        return True
 
     def _normalised(self, problems: list[str]) -> dict[str, Any]:
         """Every operand as an enumeration member, an integer or a tuple of integers."""
@@ -381,6 +404,19 @@ class Im2colWide(Parameters):
 
 
 KINDS: dict[str, type[Parameters]] = {cls.kind: cls for cls in (Tiled, Im2col, Im2colWide)}
+
+
+@cache
+def _shape_of(
+    cls: type[Parameters],
+) -> tuple[list[tuple[str, type[DriverEnum]]], list[str], list[tuple[str, int]]]:
+    """The fields of a kind that are enumerations, numbers, and sequences (with how many fewer than the rank)."""
+    names = [field.name for field in fields(cls)]
+    return (
+        [(name, _ENUMS[name]) for name in names if name in _ENUMS],
+        [name for name in names if name not in _ENUMS and name not in _SEQUENCES],
+        [(name, _SEQUENCES[name][0]) for name in names if name in _SEQUENCES],
+    )
 
 
 def _member(enumeration: type[DriverEnum], value: Any) -> Any:

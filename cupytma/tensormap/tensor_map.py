@@ -20,6 +20,7 @@ from cupytma.tensormap.formats import TextForms
 from cupytma.tensormap.interop import Interop
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Parameters, Tiled
 from cupytma.tensormap.rule import Violation
+from cupytma.tensormap.specialised import encoder
 
 if TYPE_CHECKING:
     from cupytma.tensormap.slots import Slot
@@ -27,12 +28,34 @@ if TYPE_CHECKING:
 # The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
 _TILE_ALIGNMENT = 128
 # The address is the whole of word 0, below 2^57.
-_ADDRESS_BITS = 57
+_ADDRESS_BITS, _ADDRESS_BYTES = 57, 8
 _pack_address = struct.Struct("<Q").pack
 # Looked up once, because `with_address` is measured in nanoseconds.
 _index, _new = operator.index, object.__new__
 
 AnyParameters: TypeAlias = "Tiled | Im2col | Im2colWide"
+
+
+class _Readdressed:
+    """What a map and those re-addressed from it have in common.
+
+    Attributes
+    ----------
+    forbidden : int
+        The bits that no legal address has, sign included.
+    rest : bytes
+        All but the address.
+    parameters : Tiled, Im2col or Im2colWide
+        Of the first of them: they may say more than the bytes do.
+    """
+
+    __slots__ = ("forbidden", "parameters", "rest")
+
+    def __init__(self, data: bytes, parameters: AnyParameters) -> None:
+        alignment: int = parameters.operands(targets.DEFAULT_TARGET)["alignment"]
+        self.forbidden = -1 << _ADDRESS_BITS | (alignment - 1)
+        self.rest = data[_ADDRESS_BYTES:]
+        self.parameters = parameters
 
 
 class TensorMap(TextForms, Interop):
@@ -41,18 +64,17 @@ class TensorMap(TextForms, Interop):
     Immutable; equal and hashed by its bytes. Made by `Tiled.encode`, `tensor_map` or `TensorMap.from_bytes`.
     """
 
-    __slots__ = ("__dict__", "_data", "_origin")
+    __slots__ = ("__dict__", "_data", "_readdressed")
 
     _data: bytes
-    # The map this one was re-addressed from: it may remember parameters that the bytes do not hold.
-    _origin: TensorMap | None
+    _readdressed: _Readdressed | None
 
     def __init__(self, data: bytes) -> None:
         data = bytes(data)
         if len(data) != SIZE:
             raise DescriptorError(f"a tensor map is {SIZE} bytes; got {len(data)}")
         self._data = data
-        self._origin = None
+        self._readdressed = None
 
     @classmethod
     def from_bytes(cls, data: Any) -> TensorMap:
@@ -68,7 +90,12 @@ class TensorMap(TextForms, Interop):
     @classmethod
     def encode(cls, parameters: Parameters, target: str | targets.Target = targets.DEFAULT_TARGET) -> TensorMap:
         """What `Parameters.encode` returns; see there."""
-        operands = parameters.operands(targets.target(target))
+        chosen = target if isinstance(target, targets.Target) else targets.target(target)
+        specialised = encoder(parameters.kind, len(parameters.global_dim), chosen.name)
+        data = specialised(parameters.__dict__) if specialised is not None else None
+        if data is not None:
+            return cls._of(data, parameters)
+        operands = parameters.operands(chosen)
         broken = checking.violations(operands)
         if broken:
             raise DescriptorError(describe_violations(broken), broken)
@@ -77,7 +104,8 @@ class TensorMap(TextForms, Interop):
     @classmethod
     def _of(cls, data: bytes, parameters: Parameters) -> TensorMap:
         """A map that remembers the parameters it holds."""
-        made = cls(data)
+        made = _new(cls)
+        made._data, made._readdressed = data, None
         made.__dict__["_parameters"] = parameters
         return made
 
@@ -95,8 +123,9 @@ class TensorMap(TextForms, Interop):
 
     @cached_property
     def _parameters(self) -> AnyParameters:
-        if self._origin is not None:
-            return replace(self._origin._parameters, global_address=int.from_bytes(self._data[:8], "little"))
+        if self._readdressed is not None:
+            address = int.from_bytes(self._data[:_ADDRESS_BYTES], "little")
+            return replace(self._readdressed.parameters, global_address=address)
         layout, _, found = codec.unpack(self._data)
         kind = Im2col if layout == "im2col" else Tiled
         return kind(**{field.name: found[field.name] for field in fields(kind)})
@@ -184,23 +213,19 @@ class TensorMap(TextForms, Interop):
             If the address breaks a rule: its alignment (16 or 32 bytes), or below 2^57; or if the bytes cannot be
             decoded, so that it is unknown which alignment they need.
         """
-        origin = self._origin or self
+        common = self._readdressed
+        if common is None:
+            common = self._readdressed = _Readdressed(self._data, self._parameters)
         try:
             number = _index(address)
         except TypeError as error:
             raise DescriptorError(f"global_address = {address!r}: {error}") from None
-        if number & origin._forbidden_address_bits:
+        if number & common.forbidden:
             self._refuse_address(number)
         moved = _new(TensorMap)
-        moved._data = _pack_address(number) + self._data[8:]
-        moved._origin = origin
+        moved._data = _pack_address(number) + common.rest
+        moved._readdressed = common
         return moved
-
-    @cached_property
-    def _forbidden_address_bits(self) -> int:
-        """The bits that no legal address has, sign included."""
-        alignment: int = self._parameters.operands(targets.DEFAULT_TARGET)["alignment"]
-        return -1 << _ADDRESS_BITS | (alignment - 1)
 
     def _refuse_address(self, address: int) -> None:
         broken = replace(self._parameters, global_address=address).violations()

@@ -74,7 +74,8 @@ def view_of(array: Any) -> ArrayView:
     if isinstance(array, ArrayView):
         return array
     reasons = []
-    for read in _READERS:
+    # A class has its instances' properties, and is no array itself.
+    for read in () if isinstance(array, type) else _READERS:
         try:
             found = read(array)
         except _Unreadable as error:
@@ -145,9 +146,7 @@ _READERS: tuple[Callable[[Any], ArrayView | None], ...] = (
 
 
 def _interface(array: Any, name: str) -> dict[str, Any] | None:
-    """An array interface; None where there is none. A class has the descriptor, but no array."""
-    if isinstance(array, type):
-        return None
+    """An array interface; None where there is none."""
     try:
         interface: dict[str, Any] | None = getattr(array, name, None)
     except Exception as error:  # a property that cannot express the array raises what it likes

@@ -116,7 +116,8 @@ def test_files_that_cannot_be_read(invoke, tmp_path):
     ],
 )
 def test_encode_from_a_file(invoke, tmp_path, text, words):
-    pytest.importorskip("tomllib", reason="TOML needs Python 3.11")
+    if not text.startswith("{"):
+        pytest.importorskip("tomllib", reason="TOML needs Python 3.11")
     assert_refused(invoke("encode", "tiled", "--from", "-", input=text), *words)
     path = tmp_path / "parameters"
     path.write_text(text)

@@ -24,7 +24,7 @@ def test_one_command_ends_in_the_demo_and_one_in_pytest():
     assert re.search(r"-m pytest( -n \d+)?\s*$", tests)
     for command in (demo, tests):
         assert command.startswith("python3 -m venv .venv")
-        assert re.search(r"pip install .*'\.\[cuda12.*\]'", command)
+        assert re.search(r"pip install --editable '\.\[cuda12.*\]'", command)
 
 
 @pytest.mark.skipif(shutil.which("awk") is None, reason="needs awk")

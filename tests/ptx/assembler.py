@@ -1,0 +1,102 @@
+"""The assemblers that the catalogue is proven with: NVRTC libraries loaded beside each other, told apart by version.
+
+A module holds many instructions, one per line of one inline-assembly statement, so that a compilation judges hundreds
+of them: the assembler names the line of each one that it refuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+NEW_NVRTC_VARIABLE = "CUPYTMA_TEST_NVRTC"
+_REGISTERS = (
+    ".reg .b16 h<40>;",
+    ".reg .b32 r<300>;",
+    ".reg .b64 l<40>;",
+    ".reg .pred p<40>;",
+    ".reg .f32 f<300>;",
+    ".reg .b128 q<4>;",
+)
+_LINE = re.compile(r"line (\d+); (error|fatal)\s*: (.*)")
+
+
+class Assembler:
+    """One NVRTC library."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.version = (major.value, minor.value)
+
+    @property
+    def ptx_version(self) -> tuple[int, int]:
+        """The PTX ISA version that it writes, read from what it compiles."""
+        status, text, _ = self._compile('extern "C" __global__ void k() {}', "compute_90", "PTX")
+        assert status == 0
+        found = re.search(r"\.version (\d+)\.(\d+)", text)
+        assert found
+        return int(found[1]), int(found[2])
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that it compiles for, of those named in `cupytma.targets`."""
+        from cupytma.targets import TARGETS
+
+        return tuple(name for name in TARGETS if self._compile("", name, "PTX")[0] == 0)
+
+    def refused(self, lines: Iterable[str], target: str) -> dict[str, str]:
+        """Those of the instructions that it refuses for a target, with its message.
+
+        Registers are named by class and number: ``r0`` for 32 bits, ``l0`` for 64, ``h0``, ``f0``, ``p0``, ``q0``.
+        """
+        wanted = list(lines)
+        body = "\n".join(f'"{line}\\n"' for line in (*_REGISTERS, *wanted))
+        source = f'extern "C" __global__ void __launch_bounds__(128, 1) k() {{ asm volatile("{{\\n"\n{body}\n"}}\\n"); }}'
+        architecture = target.removeprefix("sm_")
+        status, _, log = self._compile(source, target, "")
+        if status == 0:
+            return {}
+        messages = {int(number): message for number, _, message in _LINE.findall(log)}
+        status, text, problem = self._compile(source, f"compute_{architecture}", "PTX")
+        assert status == 0, problem
+        # The block arrives line by line; where it starts shows where each instruction stands.
+        first = next(n for n, line in enumerate(text.splitlines(), 1) if line.strip() == _REGISTERS[0])
+        offset = first + len(_REGISTERS)
+        found = {wanted[n - offset]: message for n, message in messages.items() if 0 <= n - offset < len(wanted)}
+        assert found, log
+        return found
+
+    def _compile(self, source: str, target: str, product: str) -> tuple[int, str, str]:
+        """The status, the product's text and the log of a compilation."""
+        library, program = self._library, ctypes.c_void_p()
+        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)
+        options = (ctypes.c_char_p * 2)(f"--gpu-architecture={target}".encode(), b"--std=c++17")
+        status = library.nvrtcCompileProgram(program, 2, options)
+        log = self._text(program, "ProgramLog")
+        text = self._text(program, product) if product and status == 0 else ""
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+        return status, text, log
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> str:
+        size = ctypes.c_size_t()
+        getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(self._library, f"nvrtcGet{what}")(program, buffer)
+        return buffer.value.decode(errors="replace")
+
+
+@cache
+def assemblers() -> dict[tuple[int, int], Assembler]:
+    """The NVRTC libraries at hand, by version: the wheels' and the one that the variable names."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    named = os.environ.get(NEW_NVRTC_VARIABLE)
+    paths = [*(p for folder in folders for p in sorted(folder.glob("*/lib/libnvrtc.so.1?"))), *([Path(named)] if named else ())]
+    return {a.version: a for a in map(Assembler, paths)}
