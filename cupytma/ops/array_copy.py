@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,7 @@ from cupytma.ops.copy_plan import MAX_RANK, CopyPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.kernel import Launch
 from cupytma.runtime.streams import current_stream
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -74,8 +75,9 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     plan = plan_copy(*views)
     if plan.tiles is None and plan.rest is None:
         return destination
-    with module.cuda.Device(views[0].device):
-        _launch(plan, stream if stream is not None else current_stream(source, destination))
+    device = int(views[0].device or 0)
+    with module.cuda.Device(device):
+        _prepared(plan, device)(stream if stream is not None else current_stream(source, destination))
     return destination
 
 
@@ -109,27 +111,25 @@ def _check_devices(source: ArrayView, destination: ArrayView) -> None:
         )
 
 
-def _launch(plan: CopyPlan, stream: Any) -> None:
+@lru_cache(maxsize=256)
+def _prepared(plan: CopyPlan, device: int) -> Launch:
+    """The launch of a plan that has something to copy."""
     code = _module(str(current_target()))
     if plan.tiles is not None:
-        _launch_tiles(code, plan.tiles, plan.rest, stream)
-    elif plan.rest is not None:
-        region = _region_argument(plan.rest)
-        words = int(region["words"])
-        blocks = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
-        grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * _multiprocessors())
-        code.kernel("word_copy")(grid, _WORD_COPY_THREADS, (region,), stream=stream)
+        return _tile_launch(code, plan.tiles, plan.rest, device)
+    region = _region_argument(plan.rest)
+    blocks = -(-int(region["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+    grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device))
+    return code.kernel("word_copy").prepare(grid, _WORD_COPY_THREADS, (region,))
 
 
-def _launch_tiles(code: Module, tiles: TilePlan, rest: Region | None, stream: Any) -> None:
+def _tile_launch(code: Module, tiles: TilePlan, rest: Region | None, device: int) -> Launch:
     tile_bytes = tiles.source.box_bytes
-    arguments = tiles.source, tiles.destination, _tiling_argument(tiles), _region_argument(rest)
-    code.kernel(f"tile_copy_{tiles.rank}d")(
-        min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * _multiprocessors()),
+    return code.kernel(f"tile_copy_{tiles.rank}d").prepare(
+        min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device)),
         _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
-        arguments,
+        (tiles.source, tiles.destination, _tiling_argument(tiles), _region_argument(rest)),
         shared_bytes=STAGES * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
-        stream=stream,
     )
 
 
@@ -142,12 +142,8 @@ def _module(target: str) -> Module:
 
 
 @cache
-def _multiprocessors_of(device: int) -> int:
+def _multiprocessors(device: int) -> int:
     return int(cupy().cuda.Device(device).attributes["MultiProcessorCount"])
-
-
-def _multiprocessors() -> int:
-    return _multiprocessors_of(cupy().cuda.runtime.getDevice())
 
 
 def _tiling_argument(tiles: TilePlan) -> Any:

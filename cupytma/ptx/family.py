@@ -208,31 +208,41 @@ class Family:
             If a word has a value that is not supported, or two words clash; the message says what is legal.
         """
         choices = {word.name: word.choose(self.name, given_words[word.name]) for word in self.words}
-        key = tuple(choice.value for choice in choices.values())
-        if key not in self._forms:
-            words = {name: choice.value for name, choice in choices.items()}
-            raise EmissionError(f"{self.name}: {self._clash(words)}")
-        return self._forms[key]
+        words = {name: choice.value for name, choice in choices.items()}
+        clash = self._clash(words)
+        if clash is not None:
+            raise EmissionError(f"{self.name}: {clash}")
+        return self._form(choices, words)
 
     def forms(self) -> tuple[Instruction, ...]:
         """Every legal form, each once."""
-        return tuple(self._forms.values())
+        return self._all
 
     @cached_property
-    def _forms(self) -> dict[tuple[Value, ...], Instruction]:
-        forms = {}
+    def _all(self) -> tuple[Instruction, ...]:
+        forms = []
         for chosen in itertools.product(*(word.choices for word in self.words)):
             choices = {word.name: choice for word, choice in zip(self.words, chosen, strict=True)}
             words = {name: choice.value for name, choice in choices.items()}
             if self._clash(words) is None:
-                forms[tuple(words.values())] = self._form(choices, words)
-        return forms
+                forms.append(self._form(choices, words))
+        return tuple(forms)
+
+    @cached_property
+    def _known(self) -> dict[tuple[Value, ...], Instruction]:
+        return {}
 
     def _clash(self, words: Words) -> str | None:
         """The message of the first clash among the words; None when there is none."""
         return next((c.message.format(**words) for c in self.clashes if c.when(words)), None)
 
     def _form(self, choices: Mapping[str, Choice], words: Words) -> Instruction:
+        key = tuple(words.values())
+        if key not in self._known:
+            self._known[key] = self._new_form(choices, words)
+        return self._known[key]
+
+    def _new_form(self, choices: Mapping[str, Choice], words: Words) -> Instruction:
         texts: list[str] = []
         operands: list[Operand] = []
         for argument in self.arguments:

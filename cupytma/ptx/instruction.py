@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cupytma.errors import EmissionError
@@ -14,6 +15,7 @@ from cupytma.targets import target as target_of
 
 _PLACEHOLDER = re.compile(r"%(\d+)")
 _WIDTH = 116
+_SHORT_LIST = 12
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,6 +46,8 @@ class Instruction:
         What it does, its units and alignments, and what completes it.
     source : str
         The section of the PTX ISA that describes it.
+    bound : tuple of (str, int)
+        The immediates that `bind` has written into the text.
     """
 
     family: str
@@ -57,6 +61,7 @@ class Instruction:
     function_name: str
     documentation: str = field(compare=False)
     source: str = field(compare=False)
+    bound: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def text(self) -> str:
@@ -75,12 +80,12 @@ class Instruction:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """The constraint letters of the inputs: ``r``, ``l``, ``h``, or ``n`` for an immediate."""
+        """The constraint letters of the inputs: ``r``, ``l``, ``h``, ``f``, or ``n`` for an immediate."""
         return tuple(operand.constraint for operand in self.inputs)
 
     @property
     def output_constraints(self) -> tuple[str, ...]:
-        """The constraints of the outputs: ``=r`` or ``=l``; ``=r`` also for a predicate, which ``selp`` moves."""
+        """The constraints of the outputs, with ``=`` or ``+``; ``=r`` also for a predicate, which ``selp`` moves."""
         return tuple(operand.constraint for operand in self.outputs)
 
     @property
@@ -119,13 +124,50 @@ class Instruction:
     @cached_property
     def result(self) -> Operand | None:
         """The output that the C++ wrapper returns: the predicate where there is one, else the first; or None."""
-        predicates = [operand for operand in self.outputs if operand.is_predicate]
-        return next(iter((*predicates, *self.outputs)), None)
+        single = [operand for operand in self.outputs if not operand.packed]
+        predicates = [operand for operand in single if operand.is_predicate]
+        return next(iter((*predicates, *single)), None)
 
     @property
     def parameters(self) -> tuple[Operand, ...]:
         """The operands that are parameters of the C++ wrapper, in the instruction's order."""
         return tuple(o for o in self.operands if not o.is_immediate and o is not self.result)
+
+    @property
+    def immediates(self) -> tuple[Operand, ...]:
+        """The operands that are constants in the instruction."""
+        return tuple(operand for operand in self.operands if operand.is_immediate)
+
+    def bind(self, **values: int) -> Instruction:
+        """The same form with its immediates written into the text.
+
+        Parameters
+        ----------
+        **values : int
+            Immediates by name, such as ``ordinal=2``.
+
+        Raises
+        ------
+        EmissionError
+            If the form has no such immediate, or the value is out of its range; the message says what is legal.
+        """
+        legal = {operand.name: operand for operand in self.immediates}
+        for name, number in values.items():
+            if name not in legal:
+                raise EmissionError(f"{self!r} has no immediate {name!r}; it has: {', '.join(legal) or 'none'}")
+            allowed = legal[name].values
+            if isinstance(number, bool) or not isinstance(number, int) or (allowed and number not in allowed):
+                raise EmissionError(f"{self.family}: {name}={number!r} is out of range; legal: {_spoken(allowed)}")
+        places = {self.index_of(name): str(number) for name, number in values.items()}
+        kept = [i for i in range(len(self.operands)) if i not in places]
+        places |= {i: f"%{place}" for place, i in enumerate(kept)}
+        return replace(
+            self,
+            arguments=_PLACEHOLDER.sub(lambda m: places[int(m[1])], self.arguments),
+            operands=tuple(self.operands[i] for i in kept),
+            function_name="_".join((self.function_name, *(str(v).replace("-", "minus_") for v in values.values()))),
+            bound=(*self.bound, *values.items()),
+        )
 
     def function(self) -> str:
         """The instruction as a function in CUDA C++.
@@ -139,55 +181,85 @@ class Instruction:
             template parameters. A predicate is returned as ``bool``; an output besides the returned one is a reference.
         """
         lines = [comment(f"{self.documentation} ({self.source})")]
-        immediates = [operand for operand in self.inputs if operand.is_immediate]
-        if immediates:
-            lines.append(f"template <{', '.join(f'{o.c_type} {o.name}' for o in immediates)}>")
+        if self.immediates:
+            lines.append(f"template <{', '.join(_defaulted(f'{o.c_type} {o.name}', o) for o in self.immediates)}>")
         returned = self.result.c_type if self.result else "void"
         lines.append(declaration(f"{returned} {self.function_name}", self._declared()))
         lines.append("{")
-        for operand in immediates:
-            if operand.limits:
-                low, high = operand.limits
-                condition = f"{operand.name} >= {low} && {operand.name} <= {high}"
-                lines.append(f'    static_assert({condition}, "{operand.name} is {low} to {high}");')
+        lines += [line for operand in self.immediates for line in _assertion(operand)]
         if self.result:
-            register = "unsigned" if self.result.is_predicate else self.result.c_type
-            lines.append(f"    {register} {self.result.name};")
+            lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
         lines += self._asm()
         if self.result:
-            test = " != 0" if self.result.is_predicate else ""
-            lines.append(f"    return {self.result.name}{test};")
+            lines.append(f"    return {self.result.name}{' != 0' if self.result.is_predicate else ''};")
         lines.append("}")
         return "\n".join(lines)
 
     def _declared(self) -> tuple[str, ...]:
-        return tuple(
-            f"{o.c_type}{'&' if o.is_output else ''} {o.name}" + (f" = {o.default}" if o.default else "")
-            for o in self.parameters
-        )
+        arrays = Counter(o.vector for o in self.parameters if o.packed)
+        declared: dict[str, str] = {}
+        for o in self.parameters:
+            if o.packed:
+                constant = "" if o.is_output else "const "
+                declared[o.vector or ""] = f"{constant}{o.c_type} (&{o.vector})[{arrays[o.vector]}]"
+            else:
+                declared[o.name] = _defaulted(f"{o.c_type}{'&' if o.is_output else ''} {o.name}", o)
+        return tuple(declared.values())
 
     def _asm(self) -> list[str]:
-        """The lines of the asm statement. A predicate lives in a PTX scope of its own and leaves it through selp."""
+        """The lines of the asm statement. Predicates live in a PTX scope of their own: setp in, selp out."""
         predicates = {i: f"p{n}" for n, i in enumerate(i for i, o in enumerate(self.operands) if o.is_predicate)}
         text = _PLACEHOLDER.sub(lambda m: predicates.get(int(m[1]), m[0]), self.text)
         if predicates:
-            moves = " ".join(f"selp.b32 %{i}, 1, 0, {p};" for i, p in predicates.items())
-            text = f"{{ .reg .pred {', '.join(predicates.values())}; {text} {moves} }}"
+            before = [f"setp.ne.b32 {p}, %{i}, 0;" for i, p in predicates.items() if not self.operands[i].is_output]
+            after = [f"selp.b32 %{i}, 1, 0, {p};" for i, p in predicates.items() if self.operands[i].is_output]
+            declared = f".reg .pred {', '.join(predicates.values())};"
+            text = " ".join(("{", declared, *before, text, *after, "}"))
         sections = [
-            [f'"{o.constraint}"({o.name})' for o in self.outputs],
+            [f'"{o.constraint}"({o.expression})' for o in self.outputs],
             [f'"{o.constraint}"({o.expression})' for o in self.inputs],
             [f'"{name}"' for name in self.clobbers],
         ]
         while sections and not sections[-1]:
             sections.pop()
-        body = [f'    asm volatile("{text}"', *("        : " + ",\n          ".join(s) for s in sections)]
+        body = [f'    asm volatile("{text}"', *("        : " + _listed(s) for s in sections)]
         return [line.rstrip() for line in (*body[:-1], body[-1] + ");")]
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
-        return f"{self.family}({', '.join(f'{name}={value!r}' for name, value in self.words)})"
+        call = f"{self.family}({', '.join(f'{name}={value!r}' for name, value in self.words)})"
+        return call + (f".bind({', '.join(f'{n}={v}' for n, v in self.bound)})" if self.bound else "")
+
+
+def _spoken(values: range | None) -> str:
+    if values is None:
+        return "an integer"
+    if len(values) == 2:
+        return f"{values[0]} or {values[1]}"
+    return f"{values[0]} to {values[-1]}" + (f" in steps of {values.step}" if values.step > 1 else "")
+
+
+def _defaulted(declared: str, operand: Operand) -> str:
+    return declared + (f" = {operand.default}" if operand.default else "")
+
+
+def _listed(items: list[str]) -> str:
+    """Asm operands, one to a line; those of a large vector run on."""
+    return (",\n          " if len(items) <= _SHORT_LIST else ", ").join(items)
+
+
+def _assertion(operand: Operand) -> list[str]:
+    """The static_assert for an immediate's range."""
+    values = operand.values
+    if values is None:
+        return []
+    name, low, high = operand.name, values[0], values[-1]
+    test = f"{name} >= {low} && {name} <= {high}"
+    if values.step > 1:
+        test += f" && ({name} - {low}) % {values.step} == 0"
+    return [f'    static_assert({test}, "{name} is {_spoken(values)}");']
 
 
 def comment(text: str) -> str:

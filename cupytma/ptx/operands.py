@@ -6,6 +6,7 @@ A row says what an operand is; its constraint letter and the conversion that a C
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 # An address in shared memory is a 32-bit register, every other address a 64-bit one. The wrappers take generic
 # pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic
@@ -18,9 +19,22 @@ _SPACES = {
     "param": ("u64", "__cvta_generic_to_grid_constant({})"),
     "const": ("u64", "__cvta_generic_to_constant({})"),
     "generic": ("u64", "{}"),
+    # Where a whole 64-bit register holds the address of a space whose addresses fit into 32 bits.
+    "shared::cluster.u64": ("u64", "static_cast<unsigned long long>(__cvta_generic_to_shared({}))"),
+    "generic.u32": ("u32", "static_cast<unsigned>(reinterpret_cast<unsigned long long>({}))"),
 }
 # CUDA C++ has no constraint letter for a predicate; wrappers carry one in a 32-bit register, as 0 or 1.
-_LETTERS = {"b16": "h", "u16": "h", "b32": "r", "u32": "r", "s32": "r", "pred": "r", "b64": "l", "u64": "l"}
+_LETTERS = {
+    "b16": "h",
+    "u16": "h",
+    "b32": "r",
+    "u32": "r",
+    "s32": "r",
+    "pred": "r",
+    "b64": "l",
+    "u64": "l",
+    "f32": "f",
+}
 _C_TYPES = {
     "b16": "unsigned short",
     "u16": "unsigned short",
@@ -30,7 +44,9 @@ _C_TYPES = {
     "pred": "bool",
     "b64": "unsigned long long",
     "u64": "unsigned long long",
+    "f32": "float",
 }
+_MARKS = {"output": "=", "updated": "+"}
 
 
 @dataclass(frozen=True)
@@ -50,13 +66,20 @@ class Operand:
     space : str or None
         For an address, the state space it is an address of; None for a value.
     direction : str
-        ``"input"``, ``"output"``, or ``"immediate"`` for an input that is a constant in the instruction.
+        ``"input"``, ``"output"``, ``"updated"`` for one that is read and written, or ``"immediate"`` for an input that
+        is a constant in the instruction.
     vector : str or None
         The vector that it is an element of, such as ``"coordinates"``.
     default : str or None
         The C++ wrapper's default argument.
     limits : tuple of int or None
         For an immediate, the smallest and the largest value.
+    step : int
+        For an immediate, what its value is a multiple of, counted from the smallest one.
+    packed : bool
+        Whether the C++ wrapper takes the whole vector as one array.
+    index : int or None
+        The place in the vector.
     """
 
     name: str
@@ -68,11 +91,14 @@ class Operand:
     vector: str | None = None
     default: str | None = None
     limits: tuple[int, int] | None = None
+    step: int = 1
+    packed: bool = False
+    index: int | None = None
 
     @property
     def is_output(self) -> bool:
         """Whether the instruction writes it."""
-        return self.direction == "output"
+        return self.direction in _MARKS
 
     @property
     def is_immediate(self) -> bool:
@@ -86,26 +112,40 @@ class Operand:
 
     @property
     def constraint(self) -> str:
-        """Its inline-assembly constraint: ``r``, ``l``, ``h`` or ``n``, with ``=`` before it for an output.
+        """Its inline-assembly constraint: ``r``, ``l``, ``h``, ``f`` or ``n``; ``=`` before it for an output.
 
-        An output predicate has ``=r``: the wrapper moves it to a 32-bit register with ``selp``.
+        One that is read and written has ``+``. A predicate has ``r``: the wrapper moves it from or to a 32-bit
+        register.
         """
         if self.is_immediate:
             return "n"
-        return ("=" if self.is_output else "") + _LETTERS[self.type]
+        return _MARKS.get(self.direction, "") + _LETTERS[self.type]
+
+    @property
+    def values(self) -> range | None:
+        """For an immediate with limits, the values it may have."""
+        return range(self.limits[0], self.limits[1] + 1, self.step) if self.limits else None
 
     @property
     def expression(self) -> str:
         """The C++ expression that turns the wrapper's parameter into the register's value."""
-        return self.name if self.space is None else _SPACES[self.space][1].format(self.name)
+        name = f"{self.vector}[{self.index}]" if self.packed else self.name
+        if self.is_predicate and not self.is_output:
+            name = f"static_cast<int>({name})"
+        return name if self.space is None else _SPACES[self.space][1].format(name)
 
     def element(self, index: int) -> Operand:
         """One element of the vector that this operand stands for."""
-        return replace(self, name=f"{self.name}_{index}")
+        return _element(self, index)
 
     def __str__(self) -> str:
         place = f" in {self.space}" if self.space else ""
         return f'{self.name} ("{self.constraint}", .{self.type}{place}): {self.description}'
+
+
+@cache
+def _element(vector: Operand, index: int) -> Operand:
+    return replace(vector, name=f"{vector.name}_{index}", index=index)
 
 
 def address(name: str, space: str, description: str, c_type: str) -> Operand:
@@ -121,9 +161,17 @@ def value(
     vector: str | None = None,
     default: str | None = None,
     limits: tuple[int, int] | None = None,
+    step: int = 1,
+    packed: bool = False,
 ) -> Operand:
     """An operand that is a value in a register, or an immediate."""
-    return Operand(name, description, type, _C_TYPES[type], None, direction, vector, default, limits)
+    return Operand(name, description, type, _C_TYPES[type], None, direction, vector, default, limits, step, packed)
+
+
+def immediate(name: str, description: str, low: int, high: int, step: int = 1, default: int | None = None) -> Operand:
+    """An operand that is a constant in the instruction, with the values that it may have."""
+    given = None if default is None else str(default)
+    return value(name, "s32", description, "immediate", None, given, (low, high), step)
 
 
 def tile_destination(space: str) -> Operand:
@@ -136,9 +184,24 @@ def tensor_map(space: str = "generic") -> Operand:
     return address("tensor_map", space, "the 128-byte tensor map, aligned to 64 bytes", "const void*")
 
 
+def changed_map(space: str, name: str = "tensor_map") -> Operand:
+    """The address of a tensor map that the instruction writes."""
+    return address(name, space, "the 128-byte tensor map, aligned to 128 bytes", "void*")
+
+
 def mbarrier(space: str = "shared::cta") -> Operand:
     """The address of an mbarrier object."""
     return address("mbarrier", space, "the 8-byte mbarrier object, aligned to 8 bytes", "unsigned long long*")
+
+
+def bulk_destination(space: str) -> Operand:
+    """The address that a bulk copy writes to."""
+    return address("destination", space, f"where the bytes go in {space}, aligned to 16 bytes", "void*")
+
+
+def bulk_source(space: str) -> Operand:
+    """The address that a bulk copy reads from."""
+    return address("source", space, f"where the bytes lie in {space}, aligned to 16 bytes", "const void*")
 
 
 TILE_SOURCE = address("source", "shared::cta", "the tile in shared memory, aligned to 128 bytes", "const void*")
@@ -148,23 +211,42 @@ COORDINATE = value(
     "where the box starts in this dimension, in elements; dimension 0 moves fastest",
     vector="coordinates",
 )
+GATHERED_COORDINATE = value(
+    "coordinate",
+    "s32",
+    "in elements: number 0 is the column where the box starts, numbers 1 to 4 are the four rows",
+    vector="coordinates",
+)
+IM2COL_OFFSET = value(
+    "im2col_offset",
+    "u16",
+    "the pixel's distance from the base pixel in a spatial dimension, W first, in elements",
+    vector="im2col_offsets",
+)
+IM2COL_HALO = value("w_halo", "u16", "how many pixels beside the box are loaded along W, in elements")
+IM2COL_SHIFT = value("w_offset", "u16", "the distance from the base pixel along W, in elements")
 CTA_MASK = value("cta_mask", "b16", "the blocks of the cluster to write to, one bit per rank in the cluster")
 CACHE_POLICY = value("cache_policy", "b64", "an L2 cache policy, as createpolicy makes it")
+BYTES = value("bytes", "u32", "how many bytes, a multiple of 16")
+BYTE_MASK = value("byte_mask", "b16", "which bytes of every 16 are copied, bit i for byte i")
+IGNORED_LEFT = value("ignored_left", "u32", "how many bytes at the beginning may lie out of bounds, 0 to 15")
+IGNORED_RIGHT = value("ignored_right", "u32", "how many bytes at the end may lie out of bounds, 0 to 15")
 ARRIVAL_COUNT = value("count", "u32", "how many arrivals, 1 to 1,048,575")
 TRANSACTION_BYTES = value("bytes", "u32", "by how many bytes to raise the transaction count, at most 1,048,575")
 PARITY = value("parity", "u32", "the parity of the phase to wait for, 0 or 1; a new mbarrier's first phase has 0")
 SUSPEND_TIME_HINT = value("suspend_time_hint", "u32", "the longest suspension, in nanoseconds")
 STATE = value("state", "b64", "an opaque token of the phase before the arrival", direction="output")
+PHASE_TOKEN = value("state", "b64", "the token that an arrival at the same mbarrier returned")
+PENDING_COUNT = value("pending", "u32", "how many arrivals the phase still lacked", direction="output")
 WAIT_COMPLETE = value("wait_complete", "pred", "whether the phase has completed", direction="output")
 IS_ELECTED = value("is_elected", "pred", "whether the executing thread is the leader", direction="output")
 LEADER_LANE = value("leader_lane", "b32", "the lane number of the leader", direction="output")
 MEMBER_MASK = value(
     "membermask", "b32", "the lanes to elect from, one bit per lane; all of them must execute", default="0xffffffffu"
 )
-PENDING_GROUPS = value(
+PENDING_GROUPS = immediate(
     "count",
-    "s32",
     "how many of the newest bulk async-groups may be pending; the assembler encodes 63 for anything outside 0..63",
-    direction="immediate",
-    limits=(0, 63),
+    0,
+    63,
 )

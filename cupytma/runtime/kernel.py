@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,21 @@ class Kernel:
         NoDeviceError
             If there is no GPU.
         """
+        self.prepare(grid, block, arguments, shared_bytes=shared_bytes)(stream)
+
+    def prepare(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Sequence[Any] = (),
+        *,
+        shared_bytes: int = 0,
+    ) -> Launch:
+        """A launch with everything checked and converted, to be made any number of times.
+
+        The parameters are those of a call, and so are the errors. Device arrays are remembered by their addresses
+        alone: keep them alive.
+        """
         values = marshal(self.signature, arguments)
         grid, block = _extents("grid", grid), _extents("block", block)
         if block[0] * block[1] * block[2] > _MAX_THREADS:
@@ -73,10 +89,7 @@ class Kernel:
         limit = self.module.target.shared_bytes
         if not 0 <= shared_bytes <= limit:
             raise LaunchError(f"shared_bytes = {shared_bytes} is outside 0…{limit}, the limit of {self.module.target}")
-        raw = self._load()
-        if shared_bytes > _DEFAULT_SHARED_BYTES:
-            self._allow_shared(raw, shared_bytes)
-        raw(grid, block, values, shared_mem=shared_bytes, stream=stream)
+        return Launch(self, grid, block, tuple(values), shared_bytes)
 
     def _load(self) -> Any:
         if self._raw is None:
@@ -97,6 +110,13 @@ class Kernel:
                 f"{found[0]}.{found[1]}: compile it without a target, or for that device"
             )
 
+    def launch(self, launch: Launch, stream: Any) -> None:
+        """Make a prepared launch on the current device."""
+        raw = self._load()
+        if launch.shared_bytes > _DEFAULT_SHARED_BYTES:
+            self._allow_shared(raw, launch.shared_bytes)
+        raw(launch.grid, launch.block, launch.values, shared_mem=launch.shared_bytes, stream=stream)
+
     def _allow_shared(self, raw: Any, shared_bytes: int) -> None:
         device = cupy().cuda.runtime.getDevice()
         if shared_bytes > self._shared_limit.get(device, 0):
@@ -106,6 +126,20 @@ class Kernel:
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self.signature.parameters))
         return f"<Kernel {self.name}({parameters}) for {self.module.target}>"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel, checked and converted; made by `Kernel.prepare`. Call it with a stream or None."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    values: tuple[Any, ...]
+    shared_bytes: int
+
+    def __call__(self, stream: Any = None) -> None:
+        self.kernel.launch(self, stream)
 
 
 def _extents(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:

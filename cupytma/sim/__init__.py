@@ -2,7 +2,8 @@
 
 `load`, `store` and `reduce` do one operation on arrays of bytes that stand for global and shared memory, as an H100
 does it: swizzles, out-of-bounds fill, element strides, conversions, and the faults that kill a kernel. `prefetch`
-changes nothing and checks what a load checks. `tile_map` says which element lands where. Coordinates are in driver order, dimension 0 first and fastest.
+changes nothing and checks what a load checks. `tile_map` says which element lands where. Coordinates are in driver
+order, dimension 0 first and fastest.
 """
 
 from cupytma.sim.faults import (

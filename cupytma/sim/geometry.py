@@ -20,6 +20,7 @@ from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Tiled
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
+
 _COVERED = "simulated are tiled and im2col tensor maps of the element types and swizzles of sm_90a"
 
 
@@ -183,7 +184,8 @@ def _check_simulated(parameters: Tiled | Im2col) -> None:
     broken = parameters.violations(DEFAULT_TARGET)
     if broken:
         raise SimulationError(
-            f"no encoder makes such a tensor map, so what the unit does with it is unknown: {describe_violations(broken)}"
+            "no encoder makes such a tensor map, and what the unit does with it is unknown: "
+            f"{describe_violations(broken)}"
         )
 
 

@@ -126,7 +126,7 @@ def unpack(data: bytes) -> tuple[str, int, dict[str, Any]]:
     if code in _SWIZZLE_OF_CODE:
         found["swizzle"] = _SWIZZLE_OF_CODE[code]
     else:
-        problems.append(f"w1[14:13] = {code[0]} with w1[21:19] = {code[1]} is no swizzle")
+        problems.append(f"w1[14:13] = {code[0]} with w1[20:19] = {code[1]} is no swizzle")
     if found["interleave"] > 2:
         problems.append(f"w1[12:11] = {found['interleave']} is no interleave")
     if problems:

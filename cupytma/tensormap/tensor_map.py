@@ -19,6 +19,7 @@ from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.formats import TextForms
 from cupytma.tensormap.interop import Interop
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Parameters, Tiled
+from cupytma.tensormap.readdressing import ADDRESS_BYTES, Readdressed
 from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.specialised import encoder
 
@@ -27,35 +28,11 @@ if TYPE_CHECKING:
 
 # The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
 _TILE_ALIGNMENT = 128
-# The address is the whole of word 0, below 2^57.
-_ADDRESS_BITS, _ADDRESS_BYTES = 57, 8
 _pack_address = struct.Struct("<Q").pack
 # Looked up once, because `with_address` is measured in nanoseconds.
 _index, _new = operator.index, object.__new__
 
 AnyParameters: TypeAlias = "Tiled | Im2col | Im2colWide"
-
-
-class _Readdressed:
-    """What a map and those re-addressed from it have in common.
-
-    Attributes
-    ----------
-    forbidden : int
-        The bits that no legal address has, sign included.
-    rest : bytes
-        All but the address.
-    parameters : Tiled, Im2col or Im2colWide
-        Of the first of them: they may say more than the bytes do.
-    """
-
-    __slots__ = ("forbidden", "parameters", "rest")
-
-    def __init__(self, data: bytes, parameters: AnyParameters) -> None:
-        alignment: int = parameters.operands(targets.DEFAULT_TARGET)["alignment"]
-        self.forbidden = -1 << _ADDRESS_BITS | (alignment - 1)
-        self.rest = data[_ADDRESS_BYTES:]
-        self.parameters = parameters
 
 
 class TensorMap(TextForms, Interop):
@@ -67,7 +44,7 @@ class TensorMap(TextForms, Interop):
     __slots__ = ("__dict__", "_data", "_readdressed")
 
     _data: bytes
-    _readdressed: _Readdressed | None
+    _readdressed: Readdressed | None
 
     def __init__(self, data: bytes) -> None:
         data = bytes(data)
@@ -124,7 +101,7 @@ class TensorMap(TextForms, Interop):
     @cached_property
     def _parameters(self) -> AnyParameters:
         if self._readdressed is not None:
-            address = int.from_bytes(self._data[:_ADDRESS_BYTES], "little")
+            address = int.from_bytes(self._data[:ADDRESS_BYTES], "little")
             return replace(self._readdressed.parameters, global_address=address)
         layout, _, found = codec.unpack(self._data)
         kind = Im2col if layout == "im2col" else Tiled
@@ -215,7 +192,7 @@ class TensorMap(TextForms, Interop):
         """
         common = self._readdressed
         if common is None:
-            common = self._readdressed = _Readdressed(self._data, self._parameters)
+            common = self._readdressed = Readdressed(self._data, self._parameters)
         try:
             number = _index(address)
         except TypeError as error:

@@ -91,16 +91,17 @@ def view_of(array: Any) -> ArrayView:
     )
 
 
-_TORCH_METHODS = ("data_ptr", "element_size", "stride", "is_conj", "is_neg")
+_TORCH_METHODS = ("element_size", "stride", "is_conj", "is_neg")
 
 
 def _torch_view(array: Any) -> ArrayView | None:
-    if not all(hasattr(type(array), name) for name in _TORCH_METHODS):
+    kind = type(array)
+    if not hasattr(kind, "data_ptr") or not all(hasattr(kind, name) for name in _TORCH_METHODS):
         return None
     if array.is_conj() or array.is_neg():
-        kind = "conj" if array.is_conj() else "neg"
+        lazy = "conj" if array.is_conj() else "neg"
         raise ArrayError(
-            f"this tensor is a lazy {kind} view, whose memory holds other values: pass tensor.resolve_{kind}()"
+            f"this tensor is a lazy {lazy} view, whose memory holds other values: pass tensor.resolve_{lazy}()"
         )
     place = array.device.type
     if place not in ("cuda", "cpu"):
@@ -158,7 +159,7 @@ def _view_of_interface(array: Any, interface: dict[str, Any], device: int | None
     if interface.get("mask") is not None:
         raise ArrayError("a masked array has no form that a tensor map could hold: fill it, and pass its data")
     try:
-        shape = tuple(int(extent) for extent in interface["shape"])
+        shape = tuple(map(int, interface["shape"]))
         address = int(interface["data"][0])
         dtype, itemsize = _dtype_of(array, interface["typestr"])
     except (KeyError, TypeError, ValueError) as error:
@@ -169,7 +170,7 @@ def _view_of_interface(array: Any, interface: dict[str, Any], device: int | None
         for extent in reversed(shape):
             strides.insert(0, step)
             step *= extent
-    return ArrayView(address, shape, tuple(int(stride) for stride in strides), dtype, itemsize, device)
+    return ArrayView(address, shape, tuple(map(int, strides)), dtype, itemsize, device)
 
 
 def _dtype_of(array: Any, typestr: str) -> tuple[str, int]:

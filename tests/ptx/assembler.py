@@ -56,20 +56,28 @@ class Assembler:
 
         Registers are named by class and number: ``r0`` for 32 bits, ``l0`` for 64, ``h0``, ``f0``, ``p0``, ``q0``.
         """
-        wanted = list(lines)
-        body = "\n".join(f'"{line}\\n"' for line in (*_REGISTERS, *wanted))
+        refused: dict[str, str] = {}
+        remaining = list(dict.fromkeys(lines))
+        # A log holds no more than some thousand characters, so those that it names are left out and the rest tried
+        # again, until all that remain assemble.
+        while remaining and (found := self._named_in_log(remaining, target)):
+            refused |= found
+            remaining = [line for line in remaining if line not in found]
+        return refused
+
+    def _named_in_log(self, lines: list[str], target: str) -> dict[str, str]:
+        body = "\n".join(f'"{line}\\n"' for line in (*_REGISTERS, *lines))
         source = f'extern "C" __global__ void __launch_bounds__(128, 1) k() {{ asm volatile("{{\\n"\n{body}\n"}}\\n"); }}'
-        architecture = target.removeprefix("sm_")
         status, _, log = self._compile(source, target, "")
         if status == 0:
             return {}
         messages = {int(number): message for number, _, message in _LINE.findall(log)}
-        status, text, problem = self._compile(source, f"compute_{architecture}", "PTX")
+        status, text, problem = self._compile(source, f"compute_{target.removeprefix('sm_')}", "PTX")
         assert status == 0, problem
         # The block arrives line by line; where it starts shows where each instruction stands.
         first = next(n for n, line in enumerate(text.splitlines(), 1) if line.strip() == _REGISTERS[0])
         offset = first + len(_REGISTERS)
-        found = {wanted[n - offset]: message for n, message in messages.items() if 0 <= n - offset < len(wanted)}
+        found = {lines[n - offset]: message for n, message in messages.items() if 0 <= n - offset < len(lines)}
         assert found, log
         return found
 
@@ -77,8 +85,9 @@ class Assembler:
         """The status, the product's text and the log of a compilation."""
         library, program = self._library, ctypes.c_void_p()
         library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)
-        options = (ctypes.c_char_p * 2)(f"--gpu-architecture={target}".encode(), b"--std=c++17")
-        status = library.nvrtcCompileProgram(program, 2, options)
+        words = (f"--gpu-architecture={target}", "--std=c++17", "--ptxas-options=--disable-warnings")
+        options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+        status = library.nvrtcCompileProgram(program, len(words), options)
         log = self._text(program, "ProgramLog")
         text = self._text(program, product) if product and status == 0 else ""
         library.nvrtcDestroyProgram(ctypes.byref(program))

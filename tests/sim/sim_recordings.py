@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.tensormap import Tiled
+from cupytma.tensormap import Im2col, TensorMap, Tiled
 
 GLOBAL_BYTES = 1 << 20
 SHARED_BYTES = 1 << 15
@@ -34,39 +34,13 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class RecordedIm2col:
-    """A recorded im2col descriptor, in the form in which the simulator reads any descriptor."""
-
-    data_type: Any
-    global_address: int
-    global_dim: tuple[int, ...]
-    global_strides: tuple[int, ...]
-    element_strides: tuple[int, ...]
-    interleave: Any
-    swizzle: Any
-    oob_fill: Any
-    element_bytes: int
-    pixel_box_lower_corner: tuple[int, ...]
-    pixel_box_upper_corner: tuple[int, ...]
-    channels_per_pixel: int
-    pixels_per_column: int
-
-    @property
-    def rank(self) -> int:
-        return len(self.global_dim)
-
-    def decode(self) -> RecordedIm2col:
-        return self
-
-
-@dataclass(frozen=True)
 class Case:
     """One recorded operation."""
 
     number: int
     kind: int
     reduction: str
-    tensor_map: Any
+    tensor_map: TensorMap
     interleaved: bool
     coords: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -85,7 +59,7 @@ class Case:
         return self.image[: 4 * count].view("<u4").astype(np.int64), self.image[4 * count :]
 
 
-def _tensor_map(record: Any) -> Any:
+def _tensor_map(record: Any) -> TensorMap:
     rank = int(record["rank"])
 
     def first(name: str, count: int) -> tuple[int, ...]:
@@ -99,19 +73,18 @@ def _tensor_map(record: Any) -> Any:
         "element_strides": first("estr", rank),
         "interleave": int(record["interleave"]),
         "swizzle": int(record["swizzle"]),
+        "l2_promotion": int(record["l2"]),
         "oob_fill": int(record["oob"]),
     }
     if not record["op"]:
-        return Tiled(**common, l2_promotion=int(record["l2"]), box_dim=first("box", rank)).encode()
-    plain = Tiled(**common, box_dim=(16,) * rank)
-    return RecordedIm2col(
-        **{name: getattr(plain, name) for name in common},
-        element_bytes=plain.element_bytes,
+        return Tiled(**common, box_dim=first("box", rank)).encode()
+    return Im2col(
+        **common,
         pixel_box_lower_corner=first("lower", rank - 2),
         pixel_box_upper_corner=first("upper", rank - 2),
         channels_per_pixel=int(record["channels"]),
         pixels_per_column=int(record["pixels"]),
-    )
+    ).encode()
 
 
 @cache

@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sim_recordings import RecordedIm2col
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cupytma import sim
 from cupytma.errors import ArrayError, CupytmaError
-from cupytma.tensormap import TensorMap, Tiled
+from cupytma.sim.faults import FAULT_OF_RULE
+from cupytma.tensormap import Im2col, Im2colWide, TensorMap, Tiled
+from cupytma.tensormap.cautions import FAULTS
+from cupytma.tensormap.rule import Violation
 
 BASE = 0x30000
 
@@ -50,20 +54,20 @@ def test_an_inner_start_that_is_no_multiple_of_16_bytes_is_illegal(operation: An
     for pid in range(10):
         start = pid // 9 * 130
         if start * 2 % 16:
-            pattern = "illegal instruction: coordinate 130 of dimension 0 is byte 260, 4 mod 16.*8 UINT16.*128 and 136"
+            pattern = "illegal instruction: coordinate 130 of dimension 0 is byte 260, 4 mod 16.*8 elements.*128 or 136"
             expect(sim.IllegalInstruction, pattern, operation, m, (start, 0))
         else:
             operation(m, (start, 0), memory=np.zeros(4096, np.uint8), base=BASE, shared=np.zeros(4096, np.uint8))
 
 
 def test_the_inner_rule_holds_below_zero_too() -> None:
-    expect(sim.IllegalInstruction, "nearest are -8 and 0", sim.load, matrix(), (-4, 0))
+    expect(sim.IllegalInstruction, "start at -8 or 0", sim.load, matrix(), (-4, 0))
 
 
 @pytest.mark.parametrize("shared_offset", [1, 16, 64, 192])
 @pytest.mark.parametrize("operation", [sim.load, sim.store])
 def test_a_shared_tile_must_start_at_a_multiple_of_128_bytes(operation: Any, shared_offset: int) -> None:
-    pattern = f"misaligned address.*byte {shared_offset}, .*next is {shared_offset // 128 * 128 + 128}"
+    pattern = f"misaligned address.*byte {shared_offset}, .*to {shared_offset // 128 * 128 + 128} for"
     expect(sim.MisalignedAddress, pattern, operation, matrix(), (0, 0), shared_offset=shared_offset)
 
 
@@ -103,26 +107,111 @@ def test_global_memory_outside_the_window_is_named_and_left_alone(operation: Any
     expect(sim.OutOfWindow, "touches global bytes", operation, distant, (0, 2**31 - 1))
 
 
-def column(**changes: Any) -> RecordedIm2col:
-    p = Tiled(data_type="UINT16", global_address=BASE, global_dim=(32, 4, 8), box_dim=(8, 1, 1))
-    values = {name: getattr(p, name) for name in RecordedIm2col.__dataclass_fields__ if hasattr(p, name)}
-    values |= {
-        "pixel_box_lower_corner": (0,), "pixel_box_upper_corner": (0,), "channels_per_pixel": 8,
-        "pixels_per_column": 6,
-    }  # fmt: skip
-    return RecordedIm2col(**(values | changes))
+PIXELS: dict[str, Any] = {
+    "data_type": "UINT16", "global_address": BASE, "global_dim": (32, 4, 8), "channels_per_pixel": 8,
+    "pixels_per_column": 6,
+}  # fmt: skip
+
+
+def column(lower: int = 0, upper: int = 0) -> TensorMap:
+    return Im2col(**PIXELS, pixel_box_lower_corner=(lower,), pixel_box_upper_corner=(upper,)).encode()
 
 
 def test_an_im2col_start_must_lie_in_its_bounding_box() -> None:
-    pattern = "start pixel {} of dimension 1 lies outside the bounding box -1 to 2"
-    shifted = column(pixel_box_lower_corner=(-1,), pixel_box_upper_corner=(-1,))
+    pattern = "illegal instruction: the start pixel {} of spatial dimension 0 lies outside the bounding box -1 … 2"
     for outside in (-2, 3):
-        expect(sim.IllegalInstruction, pattern.format(outside), sim.load, shifted, (0, outside, 0))
+        expect(sim.IllegalInstruction, pattern.format(outside), sim.load, column(-1, -1), (0, outside, 0))
 
 
 def test_an_im2col_store_needs_a_lower_corner_of_zero() -> None:
-    shifted = column(pixel_box_lower_corner=(1,))
-    expect(sim.IllegalInstruction, "store with lower corner 1 in dimension 1", sim.store, shifted, (0, 1, 0))
+    expect(sim.IllegalInstruction, "store with lower corner 1 in spatial", sim.store, column(1), (0, 1, 0))
+
+
+def test_every_fault_row_of_the_table_is_raised_as_one_kind_of_fault() -> None:
+    assert {rule.id for rule in FAULTS} == set(FAULT_OF_RULE)
+    assert set(FAULT_OF_RULE.values()) == {sim.IllegalInstruction, sim.MisalignedAddress}
+
+
+def test_all_broken_rows_are_named_at_once() -> None:
+    with pytest.raises(sim.IllegalInstruction) as caught:
+        sim.store(
+            column(-1), (4, -2, -1), memory=np.zeros(2048, np.uint8), base=BASE, shared=np.zeros(512, np.uint8),
+            shared_offset=16,
+        )  # fmt: skip
+    found = caught.value.violations
+    rows = ["start-inner-multiple", "store-start", "store-start", "store-lower-corner", "pixel-start", "tile-alignment"]
+    assert [violation.rule for violation in found] == rows
+    kinds = ["illegal instruction"] * 5 + ["misaligned address"]
+    lines = [f"{kind}: {v.message}; {v.fix}" for kind, v in zip(kinds, found, strict=True)]
+    assert str(caught.value).splitlines() == lines
+
+
+@st.composite
+def uses(draw: st.DrawFn) -> tuple[Tiled | Im2col, tuple[int, ...], int, bool]:
+    """Parameters, a start near or outside what is allowed, a place of the tile, and whether it is stored."""
+    interleave = draw(st.sampled_from(["NONE", "16B"]))
+    shape: dict[str, Any] = {
+        "data_type": draw(st.sampled_from(["UINT8", "FLOAT16", "FLOAT64"])), "global_address": BASE,
+        "global_dim": (32, 4, 8, 2), "interleave": interleave,
+    }  # fmt: skip
+    corners = st.tuples(*[st.integers(-2, 1)] * 2)
+    p: Tiled | Im2col = Tiled(**shape, box_dim=(16, 2, 2, 1))
+    if draw(st.booleans()):
+        p = Im2col(
+            **shape, pixel_box_lower_corner=draw(corners), pixel_box_upper_corner=draw(corners),
+            channels_per_pixel=16, pixels_per_column=4,
+        )  # fmt: skip
+    inner = draw(st.sampled_from([-16, -1, 0, 3, 8, 16, 33]))
+    coords = (inner, *(draw(st.integers(-3, 9)) for _ in range(3)))
+    return p, coords, draw(st.sampled_from([0, 16, 128])), draw(st.booleans())
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(uses())
+def test_the_simulator_raises_exactly_where_the_parameters_foresee_a_fault(
+    use: tuple[Tiled | Im2col, tuple[int, ...], int, bool],
+) -> None:
+    p, coords, place, stored = use
+    foreseen = p.faults(coords, shared_address=place, store=stored)
+    memory, shared = np.zeros(1 << 14, np.uint8), np.zeros(1 << 13, np.uint8)
+    try:
+        (sim.store if stored else sim.load)(
+            p.encode(), coords, memory=memory, base=BASE, shared=shared, shared_offset=place
+        )
+        raised: tuple[Violation, ...] = ()
+    except (sim.IllegalInstruction, sim.MisalignedAddress) as fault:
+        raised = fault.violations
+    assert sorted(raised, key=str) == sorted(foreseen, key=str)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_im2col_wide_map_is_refused_although_its_bytes_may_be_those_of_an_im2col(first: bool) -> None:
+    shape = PIXELS | {"global_address": BASE + 4096 + 64 * first}
+    wide = Im2colWide(**shape, pixel_box_lower_corner_width=0, pixel_box_upper_corner_width=0).encode()
+    plain = Im2col(**shape, pixel_box_lower_corner=(0,), pixel_box_upper_corner=(0,)).encode()
+    assert wide == plain
+    for m in (wide, plain) if first else (plain, wide):
+        if m is plain:
+            sim.load(m, (0, 0, 0), memory=np.zeros(8192, np.uint8), base=BASE, shared=np.zeros(96, np.uint8))
+        else:
+            expect(sim.NotSimulatedError, "Im2colWide.*encode an Im2col", sim.load, m, (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern"),
+    [
+        ({"data_type": "16U4_ALIGN8B", "global_dim": (128, 16), "global_strides": (64,)}, "16U4_ALIGN8B is not sim"),
+        ({"swizzle": "128B_ATOM_32B"}, "128B_ATOM_32B is not simulated"),
+    ],
+)
+def test_what_no_h100_has_is_not_simulated(changes: dict[str, Any], pattern: str) -> None:
+    p = Tiled(**({"data_type": "UINT16", "global_address": BASE, "global_dim": (64, 16), "box_dim": (64, 4)} | changes))
+    expect(sim.NotSimulatedError, pattern, sim.load, p.encode(target="sm_100a"), (0, 0))
+
+
+def test_a_map_that_no_encoder_makes_is_refused_with_the_rule() -> None:
+    broken = matrix().replace_raw("box_dim", 7, 0)
+    expect(sim.SimulationError, "no encoder makes.*box-inner-multiple", sim.load, broken, (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -167,9 +256,9 @@ def test_arrays_that_are_changed_must_be_writable_and_others_need_not() -> None:
     sim.store(matrix(), (0, 0), memory=np.zeros(4096, np.uint8), base=BASE, shared=frozen)
 
 
-@pytest.mark.parametrize("given", [Tiled(data_type="UINT8", global_address=0, global_dim=(1,), box_dim=(16,)), b"", []])
-def test_what_is_no_tensor_map_is_refused(given: Any) -> None:
-    expect(sim.SimulationError, r"tensor_map is a .*`encode\(\)`", sim.load, given, (0,))
+@pytest.mark.parametrize("other", [Tiled(data_type="UINT8", global_address=0, global_dim=(1,), box_dim=(16,)), b"", []])
+def test_what_is_no_tensor_map_is_refused(other: Any) -> None:
+    expect(sim.SimulationError, r"tensor_map is a .*`encode\(\)`", sim.load, other, (0,))
 
 
 def test_places_must_be_whole_and_not_negative() -> None:

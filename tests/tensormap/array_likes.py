@@ -20,7 +20,8 @@ class CudaArray:
 
     def __init__(self, shape: Sequence[int], typestr: str, strides: Any = None, address: int = 1 << 40, **more: Any):
         self.__cuda_array_interface__ = {
-            "shape": tuple(shape), "typestr": typestr, "strides": strides, "data": (address, True), "version": 3, **more,
+            "shape": tuple(shape), "typestr": typestr, "strides": strides, "data": (address, True), "version": 3,
+            **more,
         }
 
 
@@ -30,7 +31,13 @@ class TorchTensor:
     layout = "torch.sparse_csr"
 
     def __init__(
-        self, shape: Sequence[int], strides: Sequence[int], dtype: str, itemsize: int, device: str = "cuda", **flags: Any
+        self,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        dtype: str,
+        itemsize: int,
+        device: str = "cuda",
+        **flags: Any,
     ):
         self.shape, self._strides, self.dtype, self._itemsize = tuple(shape), tuple(strides), f"torch.{dtype}", itemsize
         self.device = SimpleNamespace(type=device, index=1)

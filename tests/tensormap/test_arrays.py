@@ -109,8 +109,8 @@ def test_torch_tensors_whose_memory_is_not_their_value_are_refused(tensor: Any, 
     ("dtype", "name", "itemsize"),
     [
         ((BFLOAT, 16, 1), "bfloat16", 2), ((FLOAT, 16, 1), "float16", 2), ((UINT, 8, 1), "uint8", 1),
-        ((0, 64, 1), "int64", 8), ((5, 64, 1), "complex64", 8), ((6, 8, 1), "bool", 1), ((10, 8, 1), "float8_e4m3fn", 1),
-        ((12, 8, 1), "float8_e5m2", 1),
+        ((0, 64, 1), "int64", 8), ((5, 64, 1), "complex64", 8), ((6, 8, 1), "bool", 1),
+        ((10, 8, 1), "float8_e4m3fn", 1), ((12, 8, 1), "float8_e5m2", 1),
     ],
 )
 def test_dlpack_is_read_where_there_is_nothing_else(versioned: bool, dtype: Any, name: str, itemsize: int) -> None:
@@ -469,7 +469,7 @@ def test_a_merged_view_is_an_array_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        (((0, 1), (2,)), r"axes 0 and 1 do not follow one another in memory: strides\[0\] = 1024 B is not shape\[1\] ×"),
+        (((0, 1), (2,)), r"axes 0 and 1 do not follow one another in memory: strides\[0\] = 1024 B is not shape"),
         (((0,), (1,)), r"must name every axis of 0…2 once"),
         (((1, 0), (2,)), "in order"),
         (((0,), (), (1, 2)), "in groups"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from typing import Any
@@ -52,6 +53,18 @@ def test_every_operand_reaches_the_driver_and_its_bytes_come_back(use: Any, para
     assert encode(parameters) == parameters.encode()
 
 
+@pytest.mark.parametrize(("kind", "name"), [("tiled", "Tiled"), ("im2col", "Im2col"), ("im2col_wide", "Im2colWide")])
+def test_arguments_are_in_the_order_of_the_drivers_signature(kind: str, name: str) -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    signature = getattr(bindings, f"cuTensorMapEncode{name}").__doc__.split("\n")[0]
+    # Without the annotations, which have commas in brackets, each argument ends in its name.
+    plain = re.sub(r": *[^,()\[]*(\[[^()]*?\]+)?(?=[,)])", "", signature.split("(", 1)[1].rstrip(")") + ",")
+    declared = [argument.split()[-1] for argument in plain.split(",") if argument.strip()]
+    renamed = {"tensor_data_type": "data_type", "tensor_rank": "rank", "mode": "wide_mode"}
+    snake = [re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: f"_{m[0]}", word).lower() for word in declared]
+    assert tuple(renamed.get(word, word) for word in snake) == driver.ARGUMENTS[kind]
+
+
 def test_many_rows_reach_the_driver_as_they_are(use: Any) -> None:
     use(current=5)
     records = random_records(3000, seed=11)
@@ -86,7 +99,8 @@ def test_one_context_serves_many_calls(use: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "failing", [{"answer": answering(700)}, {"answer": answering(1)}, {"cuCtxPushCurrent": 719}, {"cuGetProcAddress": 500}]
+    "failing",
+    [{"answer": answering(700)}, {"answer": answering(1)}, {"cuCtxPushCurrent": 719}, {"cuGetProcAddress": 500}],
 )
 def test_the_context_is_given_back_after_a_failure(use: Any, failing: dict[str, Any]) -> None:
     fake = use(**failing)
@@ -288,7 +302,7 @@ def test_random_rows_stand_on_both_sides_of_the_limits() -> None:
         assert (records[column] == first).any(), column
     read = legal["rank"][:, None] > np.arange(5)
     assert ((legal["dims"] == 2**32) & read).any()
-    assert (((2**40 - 32) == legal["strides"]) & read[:, 1:]).any()
+    assert ((legal["strides"] == (1 << 40) - 32) & read[:, 1:]).any()
     assert (legal["addr"] == 2**57 - 16).any()
     assert (records["addr"] == 2**57).any()
 

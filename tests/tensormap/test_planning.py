@@ -1,4 +1,4 @@
-"""Plans of boxes, carried out by the simulator: the loads bring exactly the tile, where and in as many bytes as stated."""
+"""Plans of boxes carried out by the simulator: exactly the tile arrives, where and in as many bytes as stated."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_each_block_of_a_pair_gets_its_half_and_both_count_on_one_barrier(data: 
     array, tile, options = data.draw(cases())
     outermost = next((axis for axis, extent in enumerate(tile) if extent > 1), len(tile) - 1)
     if tile[outermost] % 2 or (outermost == len(tile) - 1 and tile[-1] * array.itemsize % 32):
-        with pytest.raises(DescriptorError, match="odd|no multiple of 16"):
+        with pytest.raises(DescriptorError, match=r"odd|no multiple of 16"):
             plan_boxes(array, tile, cta_pair=True, target="sm_100a", **options)
         return
     plan = plan_boxes(array, tile, cta_pair=True, target="sm_100a", **options)
