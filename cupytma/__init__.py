@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
     from cupytma.runtime.compiler import compile
+    from cupytma.tensormap.driver import verify_against_driver
+    from cupytma.tensormap.planning import plan_boxes
     from cupytma.tensormap.records import encode_records
 
 # In a source tree the kernels and the command line stand beside this package; installed, they are inside it.
@@ -57,16 +59,18 @@ _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "encode_records": "cupytma.tensormap.records",
     "ops": "",
+    "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
     "runtime": "",
     "sim": "",
+    "verify_against_driver": "cupytma.tensormap.driver",
 }
 
 __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
     "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
-    "ops", "ptx", "runtime", "sim", "tensor_map",
+    "ops", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "verify_against_driver",
 ]
 
 

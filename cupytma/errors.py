@@ -63,6 +63,20 @@ class LaunchError(CupytmaError, RuntimeError):
     """A kernel that cannot be loaded or launched as asked."""
 
 
+class DriverError(LaunchError):
+    """The driver answered something other than success or "these parameters are illegal".
+
+    Attributes
+    ----------
+    code : int
+        The driver's answer, a ``CUresult``.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class NoDeviceError(LaunchError):
     """There is no usable GPU, or no CuPy, on this machine."""
 

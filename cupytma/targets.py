@@ -25,6 +25,7 @@ class Feature(Enum):
     PACKED_TYPES = "the packed element types 16U4 and 16U6"
     SWIZZLE_ATOMICITY = "the 128B swizzles with a 32 or 64 byte atom"
     IM2COL_WIDE = "im2col-wide tensor maps"
+    BYTE_MATRICES = "ldmatrix and stmatrix of 8-bit elements"
     SWIZZLE_96B = "swizzle_mode 4, the 96B swizzle"
 
 
@@ -37,7 +38,7 @@ _BLACKWELL = _HOPPER | {
     Feature.SWIZZLE_ATOMICITY,
     Feature.IM2COL_WIDE,
 }
-_BLACKWELL_A = _BLACKWELL | {Feature.TENSORMAP_REPLACE, Feature.SETMAXNREG}
+_BLACKWELL_A = _BLACKWELL | {Feature.TENSORMAP_REPLACE, Feature.SETMAXNREG, Feature.BYTE_MATRICES}
 _DATACENTRE_A = _BLACKWELL_A | {Feature.CTA_GROUP}
 
 

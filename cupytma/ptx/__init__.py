@@ -8,41 +8,134 @@ from __future__ import annotations
 
 from cupytma.ptx.barriers import (
     mbarrier_arrive,
+    mbarrier_arrive_drop,
+    mbarrier_arrive_drop_expect_tx,
+    mbarrier_arrive_drop_no_complete,
     mbarrier_arrive_expect_tx,
+    mbarrier_arrive_no_complete,
+    mbarrier_complete_tx,
     mbarrier_expect_tx,
     mbarrier_init,
     mbarrier_inval,
-    mbarrier_test_wait_parity,
-    mbarrier_try_wait_parity,
+    mbarrier_pending_count,
 )
-from cupytma.ptx.bulk import bulk_commit_group, bulk_wait_group
+from cupytma.ptx.bulk import bulk_copy, bulk_prefetch, bulk_reduce, multimem_bulk_copy, multimem_bulk_reduce
 from cupytma.ptx.catalogue import catalogue
-from cupytma.ptx.fences import elect_sync, fence_mbarrier_init, fence_proxy_async
+from cupytma.ptx.cluster import (
+    barrier_cluster_arrive,
+    barrier_cluster_wait,
+    elect_sync,
+    getctarank,
+    griddepcontrol,
+    mapa,
+    setmaxnreg,
+)
+from cupytma.ptx.fences import (
+    fence,
+    fence_mbarrier_init,
+    fence_proxy_alias,
+    fence_proxy_async,
+    fence_proxy_async_generic,
+    fence_sync_restrict,
+)
+from cupytma.ptx.groups import (
+    bulk_commit_group,
+    bulk_wait_group,
+    cp_async_commit_group,
+    cp_async_mbarrier_arrive,
+    cp_async_wait_all,
+    cp_async_wait_group,
+)
 from cupytma.ptx.header import header
 from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.matrix import MatrixDescriptor, ldmatrix, stmatrix
 from cupytma.ptx.operands import Operand
-from cupytma.ptx.tensor import ch_opnum, mcast_opnum, prefetch_tensormap, tensor_load, tensor_store
+from cupytma.ptx.policy import createpolicy_cvt, createpolicy_fractional, createpolicy_range
+from cupytma.ptx.reductions import REDUCTIONS, reduction_table, reduction_types
+from cupytma.ptx.tensor import ch_opnum, mcast_opnum, tensor_load, tensor_prefetch, tensor_reduce, tensor_store
+from cupytma.ptx.tensormap import (
+    fence_proxy_tensormap,
+    fence_proxy_tensormap_acquire,
+    fence_proxy_tensormap_release,
+    prefetch_tensormap,
+    tensormap_cp_fenceproxy,
+    tensormap_replace,
+)
+from cupytma.ptx.waits import (
+    mbarrier_test_wait,
+    mbarrier_test_wait_parity,
+    mbarrier_try_wait,
+    mbarrier_try_wait_parity,
+)
+from cupytma.ptx.wgmma import wgmma_commit_group, wgmma_fence, wgmma_mma_async, wgmma_wait_group
 
 __all__ = [
+    "REDUCTIONS",
     "Instruction",
+    "MatrixDescriptor",
     "Operand",
+    "barrier_cluster_arrive",
+    "barrier_cluster_wait",
     "bulk_commit_group",
+    "bulk_copy",
+    "bulk_prefetch",
+    "bulk_reduce",
     "bulk_wait_group",
     "catalogue",
     "ch_opnum",
+    "cp_async_commit_group",
+    "cp_async_mbarrier_arrive",
+    "cp_async_wait_all",
+    "cp_async_wait_group",
+    "createpolicy_cvt",
+    "createpolicy_fractional",
+    "createpolicy_range",
     "elect_sync",
+    "fence",
     "fence_mbarrier_init",
+    "fence_proxy_alias",
     "fence_proxy_async",
+    "fence_proxy_async_generic",
+    "fence_proxy_tensormap",
+    "fence_proxy_tensormap_acquire",
+    "fence_proxy_tensormap_release",
+    "fence_sync_restrict",
+    "getctarank",
+    "griddepcontrol",
     "header",
+    "ldmatrix",
+    "mapa",
     "mbarrier_arrive",
+    "mbarrier_arrive_drop",
+    "mbarrier_arrive_drop_expect_tx",
+    "mbarrier_arrive_drop_no_complete",
     "mbarrier_arrive_expect_tx",
+    "mbarrier_arrive_no_complete",
+    "mbarrier_complete_tx",
     "mbarrier_expect_tx",
     "mbarrier_init",
     "mbarrier_inval",
+    "mbarrier_pending_count",
+    "mbarrier_test_wait",
     "mbarrier_test_wait_parity",
+    "mbarrier_try_wait",
     "mbarrier_try_wait_parity",
     "mcast_opnum",
+    "multimem_bulk_copy",
+    "multimem_bulk_reduce",
     "prefetch_tensormap",
+    "reduction_table",
+    "reduction_types",
+    "setmaxnreg",
+    "stmatrix",
     "tensor_load",
+    "tensor_prefetch",
+    "tensor_reduce",
     "tensor_store",
+    "tensormap_cp_fenceproxy",
+    "tensormap_replace",
+    "wgmma_commit_group",
+    "wgmma_fence",
+    "wgmma_mma_async",
+    "wgmma_wait_group",
 ]

@@ -11,7 +11,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from cupytma.errors import EmissionError
@@ -90,6 +90,11 @@ def _same(value: object, legal: Value) -> bool:
         except TypeError:
             return False
     return value == legal if isinstance(value, str) else value is legal
+
+
+def spelled(word: str, texts: Mapping[Value, str]) -> Callable[[Words], str]:
+    """A spelling that follows from one word; nothing for a value that is not listed."""
+    return lambda words: texts.get(words[word], "")
 
 
 def flag(name: str, spelling: str = "") -> Word:
@@ -184,6 +189,8 @@ class Family:
         Title of the PTX ISA section.
     ptx_version : tuple of int
         The oldest PTX ISA version with any form of it.
+    spellings : mapping
+        Further places of the mnemonic, each with the spelling that follows from the words.
     """
 
     name: str
@@ -198,6 +205,7 @@ class Family:
     clashes: tuple[Clash, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
+    spellings: Mapping[str, Callable[[Words], str]] = field(default_factory=dict)
 
     def build(self, **given_words: object) -> Instruction:
         """The form that the words select.
@@ -250,12 +258,14 @@ class Family:
                 text, more = argument.expand(words, len(operands))
                 texts.append(text)
                 operands += more
+        places = {name: choice.spelling for name, choice in choices.items()}
+        places |= {place: spelled(words) for place, spelled in self.spellings.items()}
         needs = [need for need in self.requirements if need.when(words)]
         sentences = [self.summary.format(**words), *(note.text for note in self.notes if note.when(words))]
         return Instruction(
             family=self.name,
             words=tuple(words.items()),
-            mnemonic=self.mnemonic.format(**{name: choice.spelling for name, choice in choices.items()}),
+            mnemonic=self.mnemonic.format(**places),
             arguments=", ".join(texts),
             operands=tuple(operands),
             clobbers=self.clobbers,

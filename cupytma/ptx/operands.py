@@ -250,3 +250,4 @@ PENDING_GROUPS = immediate(
     0,
     63,
 )
+PENDING_COPIES = immediate("count", "how many of the newest cp.async groups may be pending", 0, 63)

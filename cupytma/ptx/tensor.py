@@ -1,6 +1,6 @@
-"""Tensor copies between global and shared memory, and the prefetch of a tensor map.
+"""Tensor copies between global and shared memory: loads, stores, reductions and prefetches.
 
-Source of every row: PTX ISA, "cp.async.bulk.tensor" and "prefetch, prefetchu".
+Source of every row: PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor" and "cp.async.bulk.prefetch.tensor".
 """
 
 from __future__ import annotations
@@ -8,12 +8,21 @@ from __future__ import annotations
 from cupytma.ptx import operands
 from cupytma.ptx.family import Argument, Choice, Clash, Family, Note, Requirement, Word, Words, flag, given
 from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.reductions import REDUCTIONS, check_reduction
 from cupytma.targets import Feature
 
+GATHER4, SCATTER4 = "tile::gather4", "tile::scatter4"
+_WIDE = ("im2col::w", "im2col::w::128")
+_SECTION = "Data Movement and Conversion Instructions: "
 _RANK = Word("rank", tuple(Choice(rank, f"{rank}d", f"_{rank}d") for rank in range(1, 6)))
 _CACHE_HINT = flag("cache_hint", ".L2::cache_hint")
-_TILE = Word("mode", (Choice("tile", "tile"),))
 _DESTINATIONS = ("shared::cluster", "shared::cta")
+
+
+def _modes(*modes: str) -> Word:
+    """The load or store modes; the tile mode is left out of function names."""
+    choices = (Choice(m, m, "" if m == "tile" else "_" + m.removeprefix("tile::").replace("::", "_")) for m in modes)
+    return Word("mode", tuple(choices))
 
 
 def _rank(words: Words) -> int:
@@ -22,92 +31,171 @@ def _rank(words: Words) -> int:
     return rank
 
 
-_TENSOR = Argument("[%, {%*}]", (operands.tensor_map(), operands.COORDINATE), length=_rank)
+_LOAD_MODES = _modes("tile", GATHER4, "im2col", *_WIDE)
+_FOUR_ROWS = (GATHER4, SCATTER4)
+_OTHER_MODES = ("tile", "im2col", "im2col_no_offs", *_WIDE)
+_COORDINATES = (
+    Argument("[%, {%*}]", (operands.tensor_map(), operands.COORDINATE), given(mode=_OTHER_MODES), _rank),
+    Argument("[%, {%*}]", (operands.tensor_map(), operands.GATHERED_COORDINATE), given(mode=_FOUR_ROWS), lambda _: 5),
+)
+_OFFSETS = (
+    Argument("{%*}", (operands.IM2COL_OFFSET,), given(mode="im2col"), lambda words: _rank(words) - 2),
+    Argument("{%, %}", (operands.IM2COL_HALO, operands.IM2COL_SHIFT), given(mode=_WIDE)),
+)
 _CACHE_POLICY = Argument("%", (operands.CACHE_POLICY,), given(cache_hint=True))
+_RANK_CLASHES = (
+    Clash(
+        given(mode=("im2col", "im2col_no_offs", *_WIDE), rank=(1, 2)),
+        "rank={rank} clashes with mode={mode!r}, whose tensors have channels, batch and 1 to 3 spatial dimensions; "
+        "legal ranks: 3, 4, 5",
+    ),
+    Clash(
+        given(mode=_FOUR_ROWS, rank=(1, 3, 4, 5)),
+        "rank={rank} clashes with mode={mode!r}, which takes four rows of a matrix; legal rank: 2",
+    ),
+)
+_UNITS = (
+    Note(
+        given(mode=_OTHER_MODES),
+        "The coordinates count elements, dimension 0 first; without interleave coordinate_0 falls on a multiple of 16 "
+        "bytes.",
+    ),
+    Note(
+        given(mode=_FOUR_ROWS),
+        "coordinate_0 is the first column, on a multiple of 16 bytes, and coordinates 1 to 4 the four rows, in elements.",
+    ),
+    Note(given(mode="im2col"), "The im2col offsets are added to the pixels of the box."),
+    Note(given(mode=_WIDE), "w_halo and w_offset say which pixels along W are loaded."),
+)
+_GROUP_COMPLETION = Note(
+    given(), "Completes through the executing thread's bulk async-group: bulk_commit_group, then bulk_wait_group."
+)
+_TENSOR_COPY = frozenset({Feature.TENSOR_COPY})
+_BLACKWELL = frozenset({Feature.CTA_GROUP})
 
 LOAD = Family(
     name="tensor_load",
     mnemonic=(
-        "cp.async.bulk.tensor.{rank}.{destination}.global.{mode}.mbarrier::complete_tx::bytes{multicast}{cache_hint}"
+        "cp.async.bulk.tensor.{rank}.{destination}.global.{mode}.mbarrier::complete_tx::bytes"
+        "{multicast}{cta_group}{cache_hint}"
     ),
     words=(
         _RANK,
-        _TILE,
+        _LOAD_MODES,
         Word(
             "destination",
             (Choice("shared::cluster", "shared::cluster"), Choice("shared::cta", "shared::cta", "_shared_cta")),
         ),
         flag("multicast", ".multicast::cluster"),
+        Word("cta_group", (Choice(None), *(Choice(n, f".cta_group::{n}", f"_cta_group_{n}") for n in (1, 2)))),
         _CACHE_HINT,
     ),
     arguments=(
         *(Argument("[%]", (operands.tile_destination(s),), given(destination=s)) for s in _DESTINATIONS),
-        _TENSOR,
+        *_COORDINATES,
         *(Argument("[%]", (operands.mbarrier(s),), given(destination=s)) for s in _DESTINATIONS),
+        *_OFFSETS,
         Argument("%", (operands.CTA_MASK,), given(multicast=True)),
         _CACHE_POLICY,
     ),
     summary=(
-        "Starts the copy of a box of a {rank}-dimensional tensor in global memory to {destination}. The coordinates "
-        "count elements, dimension 0 first; without interleave coordinate_0 falls on a multiple of 16 bytes. "
+        "Starts the copy of a box of a {rank}-dimensional tensor in global memory to {destination}, in mode {mode}. "
         "destination is aligned to 128 bytes. Completes by complete_tx on mbarrier with the bytes written, those of "
         "elements out of bounds included."
     ),
-    section="Data Movement and Conversion Instructions: cp.async.bulk.tensor",
+    section=_SECTION + "cp.async.bulk.tensor",
     ptx_version=(8, 0),
-    features=frozenset({Feature.TENSOR_COPY}),
+    features=_TENSOR_COPY,
     clashes=(
         Clash(
             given(destination="shared::cta", multicast=True),
             "multicast=True clashes with destination='shared::cta', which only the executing block has; multicast "
             "goes with destination='shared::cluster'",
         ),
+        *_RANK_CLASHES,
     ),
-    requirements=(Requirement(given(destination="shared::cta"), (8, 6)),),
+    requirements=(
+        Requirement(given(destination="shared::cta"), (8, 6)),
+        Requirement(
+            given(destination="shared::cta", mode=(GATHER4, "im2col::w")), (8, 6), frozenset({Feature.GATHER4_TO_CTA})
+        ),
+        Requirement(given(destination="shared::cluster", mode=(GATHER4, "im2col::w")), (8, 6), _BLACKWELL),
+        Requirement(given(mode="im2col::w::128"), (8, 6), _BLACKWELL),
+        Requirement(given(cta_group=(1, 2)), (8, 6), _BLACKWELL),
+    ),
     notes=(
+        *_UNITS,
         Note(
             given(multicast=True),
             "Writes to the same offset in each block of the cluster that has its bit in cta_mask, and signals the "
             "mbarrier at the same offset there.",
         ),
+        Note(given(cta_group=1), "The mbarrier is in the same block as the destination, as without cta_group."),
+        Note(given(cta_group=2), "The mbarrier may be in the destination's block or in the other one of its pair."),
     ),
 )
 
 STORE = Family(
     name="tensor_store",
     mnemonic="cp.async.bulk.tensor.{rank}.global.shared::cta.{mode}.bulk_group{cache_hint}",
-    words=(_RANK, _TILE, _CACHE_HINT),
-    arguments=(_TENSOR, Argument("[%]", (operands.TILE_SOURCE,)), _CACHE_POLICY),
+    words=(_RANK, _modes("tile", SCATTER4, "im2col_no_offs"), _CACHE_HINT),
+    arguments=(*_COORDINATES, Argument("[%]", (operands.TILE_SOURCE,)), _CACHE_POLICY),
     summary=(
-        "Starts the copy of a box from shared::cta to a {rank}-dimensional tensor in global memory; elements out of "
-        "bounds are not written. The coordinates count elements, dimension 0 first, and must not be negative; without "
-        "interleave coordinate_0 falls on a multiple of 16 bytes. source is aligned to 128 bytes. Completes through "
-        "the executing thread's bulk async-group: bulk_commit_group, then bulk_wait_group."
+        "Starts the copy of a box from shared::cta to a {rank}-dimensional tensor in global memory, in mode {mode}; "
+        "elements out of bounds are not written, and no coordinate may be negative. source is aligned to 128 bytes."
     ),
-    section="Data Movement and Conversion Instructions: cp.async.bulk.tensor",
+    section=_SECTION + "cp.async.bulk.tensor",
     ptx_version=(8, 0),
-    features=frozenset({Feature.TENSOR_COPY}),
+    features=_TENSOR_COPY,
+    clashes=_RANK_CLASHES,
+    requirements=(Requirement(given(mode=SCATTER4), (8, 6), _BLACKWELL),),
+    notes=(*_UNITS, _GROUP_COMPLETION),
 )
 
-_MAP_SPACES = ("generic", "param", "const")
-PREFETCH_TENSORMAP = Family(
-    name="prefetch_tensormap",
-    mnemonic="prefetch{space}.tensormap",
+REDUCE = Family(
+    name="tensor_reduce",
+    mnemonic="cp.reduce.async.bulk.tensor.{rank}.global.shared::cta.{reduction}.{mode}.bulk_group{cache_hint}",
     words=(
-        Word("space", (Choice("generic"), Choice("param", ".param", "_param"), Choice("const", ".const", "_const"))),
+        Word("reduction", tuple(Choice(op, op, f"_{op}") for op in REDUCTIONS)),
+        _RANK,
+        _modes("tile", SCATTER4, "im2col_no_offs"),
+        _CACHE_HINT,
     ),
-    arguments=tuple(Argument("[%]", (operands.tensor_map(s),), given(space=s)) for s in _MAP_SPACES),
+    arguments=(*_COORDINATES, Argument("[%]", (operands.TILE_SOURCE,)), _CACHE_POLICY),
     summary=(
-        "Brings a tensor map at a {space} address into the cache that tensor copies read it from. tensor_map is "
-        "aligned to 64 bytes. Nothing waits for it."
+        "Starts the reduction ({reduction}) of a box in shared::cta into a {rank}-dimensional tensor in global memory, "
+        "in mode {mode}: each element becomes the result of it and the box's element; the tensor map says their type. "
+        "Each element's update is atomic and relaxed at gpu scope. source is aligned to 128 bytes."
     ),
-    section="Data Movement and Conversion Instructions: prefetch, prefetchu",
+    section=_SECTION + "cp.reduce.async.bulk.tensor",
     ptx_version=(8, 0),
-    features=frozenset({Feature.TENSOR_COPY}),
-    notes=(
-        Note(given(space="param"), "The map must be a __grid_constant__ parameter of the kernel."),
-        Note(given(space="const"), "The map must be a __constant__ variable."),
+    features=_TENSOR_COPY,
+    clashes=(
+        Clash(
+            given(mode=SCATTER4),
+            "mode='tile::scatter4' clashes with a reduction: PTX does not define it, and the assembler turns it into a "
+            "plain scatter store that loses the reduction; legal modes: 'tile', 'im2col_no_offs'",
+        ),
+        *_RANK_CLASHES,
     ),
+    notes=(*_UNITS, _GROUP_COMPLETION),
+)
+
+PREFETCH = Family(
+    name="tensor_prefetch",
+    mnemonic="cp.async.bulk.prefetch.tensor.{rank}.L2.global.{mode}{cache_hint}",
+    words=(_RANK, _LOAD_MODES, _CACHE_HINT),
+    arguments=(*_COORDINATES, *_OFFSETS, _CACHE_POLICY),
+    summary=(
+        "Asks for a box of a {rank}-dimensional tensor to be brought into the L2 cache, in mode {mode}. Nothing waits "
+        "for it."
+    ),
+    section=_SECTION + "cp.async.bulk.prefetch.tensor",
+    ptx_version=(8, 0),
+    features=_TENSOR_COPY,
+    clashes=_RANK_CLASHES,
+    requirements=(Requirement(given(mode=(GATHER4, *_WIDE)), (8, 6), _BLACKWELL),),
+    notes=_UNITS,
 )
 
 
@@ -117,6 +205,7 @@ def tensor_load(
     mode: str = "tile",
     destination: str = "shared::cluster",
     multicast: bool = False,
+    cta_group: int | None = None,
     cache_hint: bool = False,
 ) -> Instruction:
     """A copy of a box of a tensor from global to shared memory.
@@ -126,24 +215,29 @@ def tensor_load(
     rank : int
         Dimensions of the tensor map, 1 to 5, which is also the number of coordinates, in elements.
     mode : str
-        ``"tile"``.
+        ``"tile"``; ``"tile::gather4"``, with rank 2, a column and four rows; ``"im2col"``, ``"im2col::w"`` or
+        ``"im2col::w::128"``, with rank 3 to 5.
     destination : str
         ``"shared::cluster"`` or, from PTX 8.6, ``"shared::cta"``. Both reach the executing block's own shared memory.
     multicast : bool
         Write to several blocks of the cluster; adds the 16-bit operand ``cta_mask``.
+    cta_group : int or None
+        1 or 2, on the data-centre Blackwells: where the mbarrier may be in a pair of blocks. None means 1.
     cache_hint : bool
         Adds the 64-bit operand ``cache_policy``.
 
     Raises
     ------
     EmissionError
-        For a word with another value, and for multicast to ``"shared::cta"``.
+        For a word with another value, multicast to ``"shared::cta"``, or a mode with a rank that it does not have.
 
     Notes
     -----
     Source: PTX ISA, "cp.async.bulk.tensor". The mbarrier counts the bytes written.
     """
-    return LOAD.build(rank=rank, mode=mode, destination=destination, multicast=multicast, cache_hint=cache_hint)
+    return LOAD.build(
+        rank=rank, mode=mode, destination=destination, multicast=multicast, cta_group=cta_group, cache_hint=cache_hint
+    )
 
 
 def tensor_store(*, rank: int, mode: str = "tile", cache_hint: bool = False) -> Instruction:
@@ -154,14 +248,14 @@ def tensor_store(*, rank: int, mode: str = "tile", cache_hint: bool = False) -> 
     rank : int
         Dimensions of the tensor map, 1 to 5, which is also the number of coordinates, in elements.
     mode : str
-        ``"tile"``.
+        ``"tile"``; ``"tile::scatter4"``, with rank 2, a column and four rows; ``"im2col_no_offs"``, with rank 3 to 5.
     cache_hint : bool
         Adds the 64-bit operand ``cache_policy``.
 
     Raises
     ------
     EmissionError
-        For a word with another value.
+        For a word with another value, or a mode with a rank that it does not have.
 
     Notes
     -----
@@ -170,25 +264,62 @@ def tensor_store(*, rank: int, mode: str = "tile", cache_hint: bool = False) -> 
     return STORE.build(rank=rank, mode=mode, cache_hint=cache_hint)
 
 
-def prefetch_tensormap(*, space: str = "generic") -> Instruction:
-    """A prefetch of the 128 bytes of a tensor map.
+def tensor_reduce(
+    *, rank: int, reduction: str, mode: str = "tile", cache_hint: bool = False, data_type: object = None
+) -> Instruction:
+    """A reduction of a box in shared memory into a tensor in global memory, completed through a bulk async-group.
 
     Parameters
     ----------
-    space : str
-        The state space of the address: ``"generic"``, ``"param"`` or ``"const"``. A map in global memory has a generic
-        address.
+    rank : int
+        Dimensions of the tensor map, 1 to 5, which is also the number of coordinates, in elements.
+    reduction : str
+        ``"add"``, ``"min"``, ``"max"``, ``"inc"``, ``"dec"``, ``"and"``, ``"or"`` or ``"xor"``.
+    mode : str
+        ``"tile"``, or ``"im2col_no_offs"`` with rank 3 to 5.
+    cache_hint : bool
+        Adds the 64-bit operand ``cache_policy``.
+    data_type : str, enumeration member, optional
+        The tensor map's element type, such as ``"INT32"``. The instruction does not say it; given, it is checked
+        against the table of reductions.
 
     Raises
     ------
     EmissionError
-        For another space.
+        For a word with another value, ``"tile::scatter4"``, a mode with a rank that it does not have, and a reduction
+        that does not exist for the elements.
 
     Notes
     -----
-    Source: PTX ISA, "prefetch, prefetchu".
+    Source: PTX ISA, "cp.reduce.async.bulk.tensor". `reduction_table` says what exists.
     """
-    return PREFETCH_TENSORMAP.build(space=space)
+    if data_type is not None:
+        check_reduction(reduction, data_type)
+    return REDUCE.build(rank=rank, reduction=reduction, mode=mode, cache_hint=cache_hint)
+
+
+def tensor_prefetch(*, rank: int, mode: str = "tile", cache_hint: bool = False) -> Instruction:
+    """A prefetch of a box of a tensor into the L2 cache.
+
+    Parameters
+    ----------
+    rank : int
+        Dimensions of the tensor map, 1 to 5, which is also the number of coordinates, in elements.
+    mode : str
+        As for `tensor_load`.
+    cache_hint : bool
+        Adds the 64-bit operand ``cache_policy``.
+
+    Raises
+    ------
+    EmissionError
+        For a word with another value, or a mode with a rank that it does not have.
+
+    Notes
+    -----
+    Source: PTX ISA, "cp.async.bulk.prefetch.tensor".
+    """
+    return PREFETCH.build(rank=rank, mode=mode, cache_hint=cache_hint)
 
 
 def mcast_opnum(rank: int, im2col_count: int = 0) -> int:

@@ -10,13 +10,12 @@ from typing import Any
 
 from cupytma import targets
 from cupytma.errors import ArrayError, DescriptorError
-from cupytma.tensormap.dlpack import packed_elements
 from cupytma.tensormap.enums import DataType, Interleave
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.strides import Axes, Coalesced, check_layout, check_shape, coalesce_view, normalised_strides
 from cupytma.tensormap.tensor_map import TensorMap
-from cupytma.tensormap.views import ArrayView, view_of
+from cupytma.tensormap.views import ArrayView, packed_elements, view_of
 
 __all__ = [
     "ArrayView", "Coalesced", "array_order", "array_parameters", "coalesced", "data_type_of", "tensor_map", "view_of",
@@ -165,7 +164,7 @@ def tensor_map(
         encoded = parameters.encode(target)
     except DescriptorError as error:
         raise array_order(error, parameters.rank) from None
-    encoded.__dict__["axes"] = axes
+    encoded.__dict__["_axes"] = axes
     return encoded
 
 

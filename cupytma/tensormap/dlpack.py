@@ -9,10 +9,10 @@ Source: the DLPack specification, ``dlpack.h`` of versions 0.8 (``dltensor``) an
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.tensormap.views import ArrayView, packed_elements
 
 _VERSION = (1, 1)
 _IS_COPIED = 1 << 1
@@ -66,32 +66,6 @@ _DTYPES = {
 }
 
 
-@dataclass(frozen=True)
-class DLPackTensor:
-    """What a DLPack capsule says.
-
-    Attributes
-    ----------
-    address : int
-        Of element (0, …, 0), in bytes.
-    shape, strides : tuple of int
-        In elements, array order.
-    dtype : str
-        Such as ``"bfloat16"``.
-    itemsize : int
-        Bytes of one element.
-    device : int or None
-        Number of the CUDA device, None for host memory.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    itemsize: int
-    device: int | None
-
-
 def cuda_device(array: Any) -> int | None:
     """The CUDA device of an array that speaks DLPack, None for host memory.
 
@@ -109,7 +83,7 @@ def cuda_device(array: Any) -> int | None:
     return number
 
 
-def read(array: Any) -> DLPackTensor:
+def read(array: Any) -> ArrayView:
     """Where an array's elements lie, from its ``__dlpack__``. No data is touched.
 
     Raises
@@ -130,20 +104,11 @@ def read(array: Any) -> DLPackTensor:
     if kind.lanes != 1:
         raise ArrayError(f"elements are vectors of {kind.lanes} {name}: view the array with one more dimension")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _contiguous(shape)
-    address = (tensor.data or 0) + tensor.byte_offset
-    found = DLPackTensor(address, shape, strides, name, kind.bits // 8, device)
+    steps = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _contiguous(shape)
+    address, itemsize = (tensor.data or 0) + tensor.byte_offset, kind.bits // 8
+    found = ArrayView(address, shape, tuple(step * itemsize for step in steps), name, itemsize, device)
     del capsule  # only now: its destructor frees the shape and the strides
     return found
-
-
-def packed_elements(dtype: str) -> str:
-    """What to say of elements that are smaller than a byte or packed into one."""
-    return (
-        f"elements of type {dtype} share or pad their bytes, and a tensor map counts elements of whole bytes: view the "
-        "array as uint8 and count bytes (two 4-bit elements each where they are packed); for the packed types of "
-        "sm_100a build Tiled from the address and the extents"
-    )
 
 
 def _capsule(array: Any, device: int | None) -> Any:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cupytma import targets
-from cupytma.errors import DescriptorError, LaunchError, NoDeviceError
+from cupytma.errors import DescriptorError, DriverError, LaunchError, NoDeviceError
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
 
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ARGUMENTS", "DriverError", "Encoders", "describe_answer", "driver_context", "encode", "verify_against_driver",
 ]
-
-
-class DriverError(LaunchError):
-    """The driver answered something other than success or "these parameters are illegal".
-
-    Attributes
-    ----------
-    code : int
-        The driver's answer, a ``CUresult``.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 _INVALID_VALUE, _NOT_FOUND = 1, 500

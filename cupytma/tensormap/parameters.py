@@ -271,16 +271,36 @@ class Parameters(DictForms, ABC):
         )
         return checking.violations(operands, "fault")
 
-    def encode(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> TensorMap:
+    def encode(
+        self, target: str | targets.Target = targets.DEFAULT_TARGET, *, backend: str = "tables"
+    ) -> TensorMap:
         """The 128-byte tensor map, byte for byte as the driver makes it. Needs no GPU.
+
+        Parameters
+        ----------
+        target : str or Target
+            Default ``"sm_90a"``. The driver knows its own device, and takes no target.
+        backend : str
+            ``"tables"`` encodes from this package's tables; ``"driver"`` asks the installed driver through cuda-python,
+            which needs a GPU.
 
         Raises
         ------
         DescriptorError
-            Naming every broken rule.
+            Naming every broken rule; or if the backend is unknown.
         TargetError
             If the target is unknown or has no Tensor Memory Accelerator.
+        NoDeviceError
+            With ``backend="driver"``, if there is no driver or no GPU.
+        DriverError
+            With ``backend="driver"``, if the driver reports a fault that is not about the parameters.
         """
+        if backend == "driver":
+            from cupytma.tensormap import driver
+
+            return driver.encode(self)
+        if backend != "tables":
+            raise DescriptorError(f"unknown backend {backend!r}; there are 'tables' and 'driver'")
         from cupytma.tensormap.tensor_map import TensorMap
 
         return TensorMap.encode(self, target)

@@ -55,8 +55,8 @@ def _fields() -> str:
         for field in FIELDS
     ]  # fmt: skip
     return (
-        "## Bit fields\n\nThe 128 bytes are sixteen little-endian 64-bit words `w0` to `w15`. Bits that no row names are "
-        "zero.\n\n" + _table(("bits", "holds", "as", "layouts", "ranks"), rows)
+        "## Bit fields\n\nThe 128 bytes are sixteen little-endian 64-bit words `w0` to `w15`. Bits that no row names "
+        "are zero.\n\n" + _table(("bits", "holds", "as", "layouts", "ranks"), rows)
     )
 
 

@@ -138,6 +138,12 @@ class TensorMap(TextForms, Interop):
         return p.data_type <= DataType.TFLOAT32_FTZ and p.swizzle <= Swizzle.B128
 
     @property
+    def axes(self) -> tuple[tuple[int, ...], ...] | None:
+        """The array's axes that each dimension stands for, in array order; None for a map not made from an array."""
+        found: tuple[tuple[int, ...], ...] | None = self.__dict__.get("_axes")
+        return found
+
+    @property
     def words(self) -> tuple[int, ...]:
         """The sixteen little-endian 64-bit words."""
         return tuple(int.from_bytes(self._data[i : i + 8], "little") for i in range(0, SIZE, 8))

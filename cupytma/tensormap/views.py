@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.tensormap import dlpack
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,15 @@ class ArrayView:
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+
+def packed_elements(dtype: str) -> str:
+    """What to say of elements that are smaller than a byte or packed into one."""
+    return (
+        f"elements of type {dtype} share or pad their bytes, and a tensor map counts elements of whole bytes: view the "
+        "array as uint8 and count bytes (two 4-bit elements each where they are packed); for the packed types of "
+        "sm_100a build Tiled from the address and the extents"
+    )
 
 
 class _Unreadable(Exception):
@@ -131,14 +139,14 @@ def _host_interface_view(array: Any) -> ArrayView | None:
 def _dlpack_view(array: Any) -> ArrayView | None:
     if not (hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")):
         return None
+    from cupytma.tensormap import dlpack  # with ctypes, which most arrays need not wait for
+
     try:
-        found = dlpack.read(array)
+        return dlpack.read(array)
     except ArrayError:
         raise
     except Exception as error:  # exporters raise what they like
         raise _Unreadable(f"__dlpack__ refuses ({error})") from None
-    strides = tuple(stride * found.itemsize for stride in found.strides)
-    return ArrayView(found.address, found.shape, strides, found.dtype, found.itemsize, found.device)
 
 
 _READERS: tuple[Callable[[Any], ArrayView | None], ...] = (
@@ -195,5 +203,7 @@ def _described(dtype: Any) -> tuple[str, int]:
 def _device_number(array: Any) -> int:
     """The device of an array with a CUDA array interface, which does not say it."""
     if hasattr(array, "__dlpack_device__"):
+        from cupytma.tensormap import dlpack
+
         return dlpack.cuda_device(array) or 0
     return int(getattr(getattr(array, "device", None), "id", 0))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,14 @@ from click.testing import CliRunner, Result
 from cupytma.cli.application import cli
 
 Invoke = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _importable_everywhere() -> Iterator[None]:
+    """Processes that the tests start elsewhere find the package even where it is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        yield
 
 
 def _runner() -> CliRunner:

@@ -87,7 +87,8 @@ def _commands(block: Block) -> list[tuple[str, str]]:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_console_prints_what_is_shown(tmp_path):
     prelude = f'cupytma() {{ "{sys.executable}" -m cupytma "$@"; }}\n'
-    environment = {**os.environ, "COLUMNS": "80"}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": path}
     checked = 0
     for block in blocks():
         if block.language == "console" and block.remark != VARIES:
