@@ -39,6 +39,7 @@ _SEQUENCES = {
     "element_strides": ("estr", 5, 0, 1), "pixel_box_lower_corner": ("lower", 3, 2, 0),
     "pixel_box_upper_corner": ("upper", 3, 2, 0),
 }  # fmt: skip
+_ENUMERATIONS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
 # Rows per step: the columns of one step stay in the cache, and numpy's cost per call still does not show.
 _STEP = 1 << 13
 # Ranks are told apart up to here; what lies above is as illegal.
@@ -60,7 +61,7 @@ class _Lookup:
 def _quotient(dividend: Any, divisor: Any) -> Any:
     """Exact for what the rules admit, 256 over 8 at most; in single precision it is many times faster than integers."""
     if isinstance(divisor, int):
-        return dividend
+        return dividend // (divisor or 1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = dividend.astype(np.float32) / np.maximum(divisor, 1).astype(np.float32)
     return ratio.astype(np.int64)
@@ -127,7 +128,14 @@ def _take(records: npt.NDArray[np.void], rows: Any, columns: _Columns) -> npt.ND
     if shift == 0 and dtype.itemsize == records.itemsize and isinstance(rows, slice):
         return np.asarray(records[rows])
     data = records.view(np.uint8).reshape(len(records), records.itemsize)
-    data = data[rows] if isinstance(rows, slice) else data.take(rows, axis=0)
+    if isinstance(rows, slice):
+        data = data[rows]
+    elif shift == 0 and dtype.itemsize == records.itemsize:
+        aligned_rows = columns.rows(len(rows), dtype.itemsize)
+        found: npt.NDArray[np.void] = data.take(rows, axis=0, out=aligned_rows, mode="clip").view(dtype)[:, 0]
+        return found
+    else:
+        data = data.take(rows, axis=0)
     placed = columns.rows(len(data), dtype.itemsize)
     placed[:, shift : shift + records.itemsize] = data
     aligned: npt.NDArray[np.void] = placed.view(dtype)[:, 0]
@@ -168,7 +176,7 @@ def _groups(records: npt.NDArray[np.void]) -> Iterator[tuple[str, int, Any]]:
     """Rows of one kind and rank at a time."""
     if not len(records):
         return
-    ranks = np.clip(records["rank"], 0, _RANKS_APART - 1).astype(np.uint8)
+    ranks = np.minimum(records["rank"].astype(np.uint32), _RANKS_APART - 1).astype(np.uint8)
     keys = records["op"].astype(np.uint8) * np.uint8(_RANKS_APART) + ranks
     if np.all(keys == keys[0]):
         yield MODES[keys[0] // _RANKS_APART], int(ranks[0]), _Everything(len(records))
@@ -193,12 +201,13 @@ def _encode_rows(
     legal = np.ones(len(records), np.bool_)
     for clause in checking.compiled_clauses(mode, rank, target.name):
         legal &= eval(clause, _NO_BUILTINS, operands)
-    keep = -legal.astype(np.int64)
     for word, code in enumerate(codec.word_expressions(layout, rank)):
         if code is not None:
-            value: Int64 = eval(code, _NO_BUILTINS, operands) & keep
-            words[:, word] = value.view(np.uint64)
-    return ~legal, words
+            words[:, word] = np.asarray(eval(code, _NO_BUILTINS, operands), np.int64).view(np.uint64)
+    refused = ~legal
+    if refused.any():
+        words[refused] = 0
+    return refused, words
 
 
 _NO_BUILTINS: dict[str, Any] = {"__builtins__": {}}
@@ -245,14 +254,22 @@ def _operands(
     columns.clear()
     for name, column in _SCALARS.items():
         found[name] = columns.add(records[column])
+        if name in _ENUMERATIONS:
+            found[name] = _constant(found[name])
     for name, (column, entries, short, neutral) in _SEQUENCES.items():
         read = 1 if mode == "im2col_wide" and column in ("lower", "upper") else max(0, rank - short)
         values = records[column]
         found[name] = [columns.add(values[:, i]) if i < read else neutral for i in range(entries)]
-    # Mostly there is nothing to divide by.
-    found["element_strides"] = [1 if np.all(column == 1) else column for column in found["element_strides"]]
+    found["element_strides"] = [_constant(column) for column in found["element_strides"]]
     checking.derive(found, _LOOKUPS)
     return found
+
+
+def _constant(column: Any) -> Any:
+    """The number that a column holds throughout, where it does: what follows then costs next to nothing."""
+    if isinstance(column, int) or not len(column) or column[0] != column[-1] or np.any(column != column[0]):
+        return column
+    return int(column[0])
 
 
 def to_records(parameters: Sequence[Parameters]) -> npt.NDArray[np.void]:

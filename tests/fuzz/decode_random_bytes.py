@@ -50,7 +50,8 @@ def examine(data: bytes) -> str:
     try:
         parameters = tensor_map.decode()
     except DescriptorError as error:
-        assert "w1[" in str(error), error
+        if "w1[" not in str(error):
+            raise AssertionError(f"names no bits: {error}") from error
         return "refused"
     tensor_map.fields()
     tensor_map.box_bytes, tensor_map.shared_alignment, tensor_map.verified  # noqa: B018

@@ -22,7 +22,8 @@ SCALARS = {
 def random_map(generator: random.Random) -> tma.TensorMap:
     return tma.Tiled(
         data_type="FLOAT16", global_address=16 * generator.randrange(2**40),
-        global_dim=(64, generator.randrange(1, 99)), global_strides=(128,), box_dim=(64, 8), swizzle=generator.choice(["NONE", "128B"]),
+        global_dim=(64, generator.randrange(1, 99)), global_strides=(128,), box_dim=(64, 8),
+        swizzle=generator.choice(["NONE", "128B"]),
     ).encode()  # fmt: skip
 
 
