@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
 from gettext import gettext as _
 from importlib import import_module
@@ -68,4 +70,14 @@ def run() -> None:
         # Where the encoding lacks × or …, print a stand-in rather than fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    cli(prog_name="cupytma")
+    try:
+        cli(prog_name="cupytma")
+    except OSError as error:  # the output cannot be written: a full disk, say
+        _give_up(f"cupytma: cannot write the output: {error.strerror or error}")
+
+
+def _give_up(message: str) -> None:
+    """End with exit code 2 when stdout is of no more use, without the interpreter trying it again at its exit."""
+    with contextlib.suppress(OSError):
+        click.echo(message, err=True)
+    os._exit(2)

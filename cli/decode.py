@@ -49,6 +49,8 @@ def decode(source: tuple[str, ...], target: Target | None, output: str) -> None:
         print_violations_as_json(broken)
     else:
         WRITERS[output](tensor_map, target)
+    if tensor_map.reserved_bits:
+        click.echo(f"Warning: bits are set that mean nothing known: {', '.join(tensor_map.reserved_bits)}", err=True)
     if broken:
         raise Failure(
             violations_text(

@@ -26,11 +26,17 @@ class Feature(Enum):
     SWIZZLE_ATOMICITY = "the 128B swizzles with a 32 or 64 byte atom"
     IM2COL_WIDE = "im2col-wide tensor maps"
     BYTE_MATRICES = "ldmatrix and stmatrix of 8-bit elements"
+    RELAXED_CLUSTER_COPY = "relaxed cp.async.bulk from global to shared::cluster"
     SWIZZLE_96B = "swizzle_mode 4, the 96B swizzle"
 
 
 _HOPPER = frozenset({Feature.TENSOR_COPY})
-_HOPPER_A = _HOPPER | {Feature.TENSORMAP_REPLACE, Feature.SETMAXNREG, Feature.WGMMA}
+_HOPPER_A = _HOPPER | {
+    Feature.TENSORMAP_REPLACE,
+    Feature.SETMAXNREG,
+    Feature.WGMMA,
+    Feature.RELAXED_CLUSTER_COPY,
+}
 _BLACKWELL = _HOPPER | {
     Feature.BYTE_MASK,
     Feature.GATHER4_TO_CTA,
@@ -39,7 +45,7 @@ _BLACKWELL = _HOPPER | {
     Feature.IM2COL_WIDE,
 }
 _BLACKWELL_A = _BLACKWELL | {Feature.TENSORMAP_REPLACE, Feature.SETMAXNREG, Feature.BYTE_MATRICES}
-_DATACENTRE_A = _BLACKWELL_A | {Feature.CTA_GROUP}
+_DATACENTRE_A = _BLACKWELL_A | {Feature.CTA_GROUP, Feature.RELAXED_CLUSTER_COPY}
 
 
 @dataclass(frozen=True)

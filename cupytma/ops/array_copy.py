@@ -14,7 +14,7 @@ from cupytma.ops.layout import Region
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Launch
-from cupytma.runtime.streams import current_stream
+from cupytma.runtime.streams import current_stream, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Boxes in flight in one block, and blocks on one multiprocessor: their product times the box is what hides the latency.
@@ -68,8 +68,10 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
         If an array is in host memory, or shapes, dtypes or devices differ, or memory overlaps.
     """
     module = cupy()
+    if stream is None:
+        stream = current_stream(source, destination)
     if destination is None:
-        destination = _empty_like(source)
+        destination = _empty_like(source, stream)
     views = view_of(source), view_of(destination)
     _check_devices(*views)
     plan = plan_copy(*views)
@@ -77,20 +79,24 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
         return destination
     device = int(views[0].device or 0)
     with module.cuda.Device(device):
-        _prepared(plan, device)(stream if stream is not None else current_stream(source, destination))
+        for view in views:
+            wait_for(view.stream, stream)
+        _prepared(plan, device)(stream)
     return destination
 
 
-def _empty_like(source: Any) -> Any:
+def _empty_like(source: Any, stream: Any) -> Any:
+    """A new array, allocated on the stream that will write it, so that its memory is not in use on another."""
     view = view_of(source)
     if view.device is None:
         raise ArrayError(_HOST.format(name="source"))
     if type(source).__module__.partition(".")[0] == "torch":
         import torch
 
-        return torch.empty(source.shape, dtype=source.dtype, device=source.device)
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr, source.device)):
+            return torch.empty(source.shape, dtype=source.dtype, device=source.device)
     module = cupy()
-    with module.cuda.Device(view.device):
+    with module.cuda.Device(view.device), stream:
         return module.empty(view.shape, dtype=view.dtype)
 
 

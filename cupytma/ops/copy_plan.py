@@ -26,6 +26,7 @@ TILE_BYTES = 8 * 1024
 # Row lengths are rounded to this, so that boxes start on whole lines of memory.
 _LINE = 128
 _MAX_TILES = 2**31 - 1
+_MAX_EXTENT = 2**31
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     obstacle = _obstacle(region)
     if obstacle:
         return CopyPlan(None, region, obstacle)
-    if not region.outer and region.run > MAX_BOX * WORD:
+    if _is_long_run(region):
         region, rest = _folded(region)
     else:
         whole = region.run // UNIT * UNIT
@@ -110,6 +111,11 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     if tiles.tiles > _MAX_TILES:
         return CopyPlan(None, common_region(source, destination), f"{tiles.tiles} tiles are too many for one launch")
     return CopyPlan(tiles, rest)
+
+
+def _is_long_run(region: Region) -> bool:
+    """Whether a region is one long run, which is folded into rows of a box each."""
+    return not region.outer and region.run > MAX_BOX * WORD and region.run // (MAX_BOX * WORD) <= _MAX_EXTENT
 
 
 def _folded(region: Region) -> tuple[Region, Region | None]:
@@ -130,7 +136,10 @@ def _obstacle(region: Region) -> str:
         (region.destination % UNIT == 0, f"the destination address is {region.destination % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
         (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
-        (all(dim.extent <= 2**32 for dim in region.outer), "an extent exceeds 2^32"),
+        (
+            max([region.run // WORD, *(dim.extent for dim in region.outer)]) <= _MAX_EXTENT or _is_long_run(region),
+            "an extent exceeds 2^31, and the coordinates of a tensor copy are signed 32-bit numbers",
+        ),
         (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
     )
     return next((text for holds, text in checks if not holds), "")

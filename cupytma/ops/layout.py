@@ -70,6 +70,10 @@ def common_region(source: ArrayView, destination: ArrayView) -> Region:
             f"the types differ: source {source.dtype}, destination {destination.dtype}; a copy moves bits and does not "
             "convert: view or convert one of them first"
         )
+    if source.dtype == "object":
+        raise ArrayError("arrays of objects hold references, and a copy of bits would not count them; use numpy")
+    if destination.read_only and destination.size:
+        raise ArrayError("the destination is read-only; copy to an array that may be written")
     addresses = [source.address, destination.address]
     dimensions = []
     for extent, s, d in zip(source.shape, source.strides, destination.strides, strict=True):

@@ -8,21 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from cupytma.errors import ArrayError, LaunchError
+from cupytma.errors import ArrayError, DescriptorError, LaunchError
 from cupytma.runtime.signature import KernelParameter, KernelSignature
+from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap.arrays import view_of
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.tensor_map import TensorMap
 
 _TENSOR_MAP_ALIGNMENT = 64
+# What a map may have that another architecture lacks. Other rules are the encoder's; a kernel may be given a template.
+_TARGET_RULES = ("data-type", "swizzle")
+_REAL = (int, float, np.integer, np.floating, np.bool_)
 
 
-def marshal(signature: KernelSignature, arguments: Sequence[Any]) -> list[Any]:
+def marshal(
+    signature: KernelSignature, arguments: Sequence[Any], target: Target = DEFAULT_TARGET
+) -> list[Any]:
     """The arguments of one launch as numpy scalars, each of exactly the size the kernel declares.
 
     Parameters
     ----------
     signature : KernelSignature
+    target : Target
+        What the kernel was compiled for.
     arguments : sequence
         A `TensorMap` goes by value to a ``const __grid_constant__ CUtensorMap`` parameter; a device array or None as
         a pointer; integers, floats and numpy scalars by the parameter's own type; ``numpy.void`` or bytes to a struct.
@@ -43,7 +51,7 @@ def marshal(signature: KernelSignature, arguments: Sequence[Any]) -> list[Any]:
     problems: list[str] = []
     for position, (argument, parameter) in enumerate(zip(arguments, expected, strict=True)):
         try:
-            values.append(_marshal_one(argument, parameter))
+            values.append(_marshal_one(argument, parameter, target))
         except (ValueError, TypeError, OverflowError) as error:
             problems.append(f"argument {position} of kernel {signature.name}: {error}")
     if problems:
@@ -51,8 +59,9 @@ def marshal(signature: KernelSignature, arguments: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _marshal_one(argument: Any, parameter: KernelParameter) -> Any:
+def _marshal_one(argument: Any, parameter: KernelParameter, target: Target) -> Any:
     if isinstance(argument, TensorMap):
+        _check_tensor_map(argument, target)
         return _tensor_map(argument, parameter)
     if isinstance(argument, np.void):
         return _struct(argument.tobytes(), parameter)
@@ -61,6 +70,21 @@ def _marshal_one(argument: Any, parameter: KernelParameter) -> Any:
     if isinstance(argument, (bool, int, float, np.generic)):
         return _scalar(argument, parameter)
     return _pointer(argument, parameter)
+
+
+def _check_tensor_map(argument: TensorMap, target: Target) -> None:
+    """Refuse a map that the GPU must not be given: one of host memory, or that its unit does not understand."""
+    if argument.on_host:
+        raise TypeError(
+            "this tensor map was made from an array in host memory, which the GPU must not touch; make it from a "
+            "device array, or give it a device address with `with_address`"
+        )
+    try:
+        broken = [v for v in argument.decode().violations(target) if v.rule in _TARGET_RULES]
+    except DescriptorError as error:
+        raise TypeError(f"these 128 bytes are no tensor map: {error}") from None
+    if broken:
+        raise TypeError("; ".join(map(str, broken)))
 
 
 def _tensor_map(argument: TensorMap, parameter: KernelParameter) -> Any:
@@ -83,7 +107,7 @@ def _scalar(argument: Any, parameter: KernelParameter) -> Any:
             return argument  # a half, a complex number or another numpy scalar that the kernel takes as a struct
         raise TypeError(f"{argument!r} is a number; the kernel declares {parameter}")
     if parameter.type.startswith("f"):
-        return np.dtype(f"f{parameter.size}").type(argument)
+        return _real(argument, parameter)
     try:
         number = operator.index(argument) if not isinstance(argument, np.bool_) else int(argument)
     except TypeError:
@@ -92,6 +116,16 @@ def _scalar(argument: Any, parameter: KernelParameter) -> Any:
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         raise OverflowError(f"{number} does not fit the {bits} bits that the kernel declares")
     return np.dtype(f"u{parameter.size}").type(number & ((1 << bits) - 1))
+
+
+def _real(argument: Any, parameter: KernelParameter) -> Any:
+    if not isinstance(argument, _REAL):
+        raise TypeError(f"{argument!r} is no real number; the kernel declares {parameter}")
+    with np.errstate(over="ignore"):
+        value = np.dtype(f"f{parameter.size}").type(argument)
+    if np.isinf(value) and not np.isinf(float(argument)):
+        raise OverflowError(f"{argument!r} is too large for the {parameter} that the kernel declares")
+    return value
 
 
 def _pointer(argument: Any, parameter: KernelParameter) -> Any:

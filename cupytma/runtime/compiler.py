@@ -115,6 +115,14 @@ def compile(  # the name is the public one: tma.compile
     NoDeviceError
         If no target is named and there is no GPU to take it from.
     """
+    if "\0" in source:
+        raise CompileError("the source has a NUL character, which would end it", source=source)
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise CompileError(f"the source is no text that can be written as UTF-8: {error}", source=source) from None
+    if isinstance(options, str):
+        options = (options,)
     chosen = targets.target(target) if target is not None else current_target()
     headers = dict(headers or {})
     if HEADER_NAME not in headers and any(HEADER_NAME in text for text in (source, *headers.values())):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # What a block may have without asking for more (CUDA programming guide, "Shared Memory", compute capability 9.0).
 _DEFAULT_SHARED_BYTES = 48 * 1024
 _MAX_THREADS = 1024
+_MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 
 
 class Kernel:
@@ -31,6 +33,7 @@ class Kernel:
         self.name = name
         self._raw: Any = None
         self._shared_limit: dict[int, int] = {}
+        self._checked: set[int] = set()
 
     @property
     def signature(self) -> KernelSignature:
@@ -82,8 +85,8 @@ class Kernel:
         The parameters are those of a call, and so are the errors. Device arrays are remembered by their addresses
         alone: keep them alive.
         """
-        values = marshal(self.signature, arguments)
-        grid, block = _extents("grid", grid), _extents("block", block)
+        values = marshal(self.signature, arguments, self.module.target)
+        grid, block = _extents("grid", grid, _MAX_GRID), _extents("block", block, _MAX_BLOCK)
         if block[0] * block[1] * block[2] > _MAX_THREADS:
             raise LaunchError(f"block {block} has more than {_MAX_THREADS} threads")
         limit = self.module.target.shared_bytes
@@ -92,9 +95,9 @@ class Kernel:
         return Launch(self, grid, block, tuple(values), shared_bytes)
 
     def _load(self) -> Any:
+        self._check_device()
         if self._raw is None:
             module = cupy().RawModule(path=str(_cubin_file(self.module.cubin)))
-            self._check_device()
             try:
                 self._raw = module.get_function(self.name)
             except Exception as error:  # CuPy's driver errors derive from no common public type
@@ -103,19 +106,29 @@ class Kernel:
 
     def _check_device(self) -> None:
         """Machine code runs on the architecture it was made for alone; say so instead of "no kernel image"."""
+        device = cupy().cuda.runtime.getDevice()
+        if device in self._checked:
+            return
         needed, found = self.module.target.compute_capability, compute_capability()
         if needed != found:
             raise LaunchError(
                 f"kernel {self.name} was compiled for {self.module.target}; the current device has compute capability "
                 f"{found[0]}.{found[1]}: compile it without a target, or for that device"
             )
+        self._checked.add(device)
 
     def launch(self, launch: Launch, stream: Any) -> None:
         """Make a prepared launch on the current device."""
         raw = self._load()
         if launch.shared_bytes > _DEFAULT_SHARED_BYTES:
             self._allow_shared(raw, launch.shared_bytes)
-        raw(launch.grid, launch.block, launch.values, shared_mem=launch.shared_bytes, stream=stream)
+        try:
+            raw(launch.grid, launch.block, launch.values, shared_mem=launch.shared_bytes, stream=stream)
+        except cupy().cuda.driver.CUDADriverError as error:
+            raise LaunchError(
+                f"the driver refuses to launch {self.name} (grid {launch.grid}, block {launch.block}, "
+                f"{launch.shared_bytes} B of dynamic shared memory): {error}"
+            ) from error
 
     def _allow_shared(self, raw: Any, shared_bytes: int) -> None:
         device = cupy().cuda.runtime.getDevice()
@@ -142,10 +155,13 @@ class Launch:
         self.kernel.launch(self, stream)
 
 
-def _extents(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
-    extents = (value,) if isinstance(value, int) else tuple(int(extent) for extent in value)
-    if not 1 <= len(extents) <= 3 or min(extents) < 1:
-        raise LaunchError(f"{name} = {value!r}: one to three positive numbers are needed")
+def _extents(name: str, value: int | Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
+    try:
+        extents = tuple(map(operator.index, value if hasattr(value, "__iter__") else (value,)))
+    except TypeError:
+        extents = ()
+    if not 1 <= len(extents) <= 3 or not all(1 <= n <= limit for n, limit in zip(extents, limits, strict=False)):
+        raise LaunchError(f"{name} = {value!r}: one to three whole numbers are needed, from 1 to {limits}")
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z
 

@@ -15,6 +15,27 @@ def _borrowed(module: Any, stream: Any) -> Any:
     return module.cuda.ExternalStream(stream.cuda_stream)
 
 
+def wait_for(producer: int | None, stream: Any) -> None:
+    """Make a stream wait for the work that another has been given so far.
+
+    Parameters
+    ----------
+    producer : int or None
+        Handle of the other stream, as the CUDA array interface gives it (1 is the legacy default stream); None for no
+        work to wait for.
+    stream : cupy.cuda.Stream
+    """
+    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(stream.ptr, stream.ptr):
+        return
+    module = cupy()
+    other = module.cuda.ExternalStream(_LEGACY_DEFAULT.get(producer, producer))
+    stream.wait_event(other.record(module.cuda.Event(disable_timing=True)))
+
+
+# The array interface writes the legacy default stream as 1, since 0 was taken for "none"; CUDA takes both.
+_LEGACY_DEFAULT = {1: 0}
+
+
 def current_stream(*arrays: Any) -> Any:
     """The stream to launch on: torch's current one if any array is a torch tensor, else CuPy's.
 

@@ -6,7 +6,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from cupytma.tensormap.arrays import tensor_map
+from cupytma.tensormap.arrays import array_parameters, coalesced, tensor_map
 from cupytma.tensormap.cautions import FOLKLORE, Folklore
 from cupytma.tensormap.difference import FieldDifference
 from cupytma.tensormap.enums import DataType, Interleave, L2Promotion, OobFill, Swizzle, WideMode
@@ -39,8 +39,8 @@ _LAZY = {
 __all__ = [
     "FIELDS", "FOLKLORE", "MUTATORS", "RECORD", "RULES", "BitField", "DataType", "FieldDifference", "Folklore",
     "Im2col", "Im2colWide", "Interleave", "L2Promotion", "Mutator", "OobFill", "Parameters", "Rule", "Slot", "Step",
-    "Swizzle", "TensorMap", "Tiled", "Violation", "WideMode", "encode_records", "rebind_steps", "slot_array",
-    "tensor_map",
+    "Swizzle", "TensorMap", "Tiled", "Violation", "WideMode", "array_parameters", "coalesced",
+    "encode_records", "rebind_steps", "slot_array", "tensor_map",
 ]
 
 

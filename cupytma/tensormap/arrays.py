@@ -165,6 +165,7 @@ def tensor_map(
     except DescriptorError as error:
         raise array_order(error, parameters.rank) from None
     encoded.__dict__["_axes"] = axes
+    encoded.__dict__["_on_host"] = view_of(array).device is None
     return encoded
 
 

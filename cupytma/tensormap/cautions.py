@@ -60,19 +60,18 @@ WARNINGS: tuple[Rule, ...] = (
     ),
     _warning(
         "stride-row", "no stride is shorter than a row",
-        "(global_strides[i] == 0) | (interleave != 0) | (global_strides[i] * 8 >= global_dim[0] * element_bits) | "
-        "(global_dim[i + 1] == 1)",
-        "global_strides[{i}] = {global_strides[i]} B (of dimension {i + 1}) is shorter than a row of "
-        "{global_dim[0] * element_bits:size}: rows overlap",
+        "(global_strides[i] == 0) | (global_strides[i] >= row_bytes) | (global_dim[i + 1] == 1)",
+        "global_strides[{i}] = {global_strides[i]} B (of dimension {i + 1}) is shorter than a row of {row_bytes} B: "
+        "rows overlap",
         "check that overlapping rows are meant; the driver does not",
         per="stride",
     ),
     _warning(
-        "stride-overlap", "no two elements share memory",
-        "(global_strides[i] == 0) | (global_strides[i] * 8 < global_dim[0] * element_bits) | "
-        "(global_strides[i] >= covered[i]) | (global_dim[i + 1] == 1)",
+        "stride-overlap", "no stride is less than what the dimensions of smaller stride reach over",
+        "(global_strides[i] == 0) | (global_strides[i] < row_bytes) | (global_strides[i] >= covered[i]) | "
+        "(global_dim[i + 1] == 1)",
         "global_strides[{i}] = {global_strides[i]} B (of dimension {i + 1}) is less than the {covered[i]} B that the "
-        "dimensions of smaller stride cover: elements overlap",
+        "dimensions of smaller stride reach over: elements may overlap",
         "check that overlapping elements are meant; the driver does not",
         per="stride",
     ),
@@ -101,9 +100,26 @@ WARNINGS: tuple[Rule, ...] = (
     ),
     _warning(
         "box-exceeds-shared", "one load fits the shared memory of a block",
-        "transaction_bytes <= shared_bytes",
-        "one load brings {transaction_bytes} B; a block on {target} has {shared_bytes} B of shared memory at most",
+        "tile_bytes <= shared_bytes",
+        "one load takes {tile_bytes} B of shared memory (rows shorter than the swizzle's span advance by a whole "
+        "span); a block on {target} has {shared_bytes} B at most",
         "make the box smaller",
+    ),
+    _warning(
+        "channels-exceed-tensor", "a pixel has as many channels as are loaded",
+        "(channels_per_pixel <= global_dim[0]) | (interleave != 0)",
+        "channels_per_pixel = {channels_per_pixel} exceeds global_dim[0] = {global_dim[0]}: the rest of every pixel is "
+        "filled, and counts in the transaction bytes",
+        "nothing to do if the fill is wanted",
+        modes=IM2COL,
+    ),
+    _warning(
+        "packed-direction", "16U4_ALIGN16B is loaded only, and 128B_ATOM_64B of 16U6_ALIGN16B stored only",
+        "(data_type != 14) & ((data_type != 15) | (swizzle != 6))",
+        "{data_type:data_type} with swizzle {swizzle:swizzle} is documented for one direction alone: 16U4_ALIGN16B for "
+        "loads, 128B_ATOM_64B of 16U6_ALIGN16B for stores",
+        "use this map in that direction only",
+        "driver API", feature=Feature.PACKED_TYPES,
     ),
     _warning(
         "l2-promotion-row", "the L2 promotion is no wider than a row",

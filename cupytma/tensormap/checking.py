@@ -165,10 +165,11 @@ def add_layout(operands: dict[str, Any]) -> None:
     """Add the operands that warnings alone need: what the strides reach over."""
     strides, dims, interleave = operands["global_strides"], operands["global_dim"], operands["interleave"]
     unit_bits = (operands["element_bits"], 8 * 16, 8 * 32)[interleave]
-    reach, dense = (unit_bits * dims[0] + 7) // 8, True
+    row_bytes = reach = (unit_bits * dims[0] + 7) // 8
+    dense = True
     covered = [0] * len(strides)
     for stride, i in sorted((stride, i) for i, stride in enumerate(strides) if i < operands["rank"] - 1):
         covered[i] = reach
         dense = dense and (stride == reach or dims[i + 1] == 1)
         reach += stride * (dims[i + 1] - 1)
-    operands.update(covered=tuple(covered), reach=reach, dense=dense)
+    operands.update(row_bytes=row_bytes, covered=tuple(covered), reach=reach, dense=dense)

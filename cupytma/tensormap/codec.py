@@ -10,7 +10,18 @@ from typing import Any
 
 from cupytma.errors import DescriptorError
 from cupytma.tensormap.enums import DataType, Interleave, L2Promotion, OobFill, Swizzle
-from cupytma.tensormap.fields import DATA_TYPES, RANKS, SIZE, SWIZZLES, WORDS, BitField, extract, fields_of, known_bits
+from cupytma.tensormap.fields import (
+    DATA_TYPES,
+    FIELDS,
+    RANKS,
+    SIZE,
+    SWIZZLES,
+    WORDS,
+    BitField,
+    extract,
+    fields_of,
+    known_bits,
+)
 
 # Operands of the bit fields that are looked up by data type or swizzle, as expressions of the tables below.
 _LOOKED_UP = {
@@ -172,6 +183,7 @@ def field_values(data: bytes) -> tuple[FieldValue, ...]:
     )
 
 
+_DRIVER_DEFECT = tuple(field for field in FIELDS if field.name == "driver_defect")
 _MEANINGS: dict[str, dict[int, str]] = {
     "is_im2col": {0: "tiled", 1: "im2col"},
     "element_format": {row.element_format: str(member) for member, row in DATA_TYPES.items() if not row.tf32},
@@ -184,6 +196,13 @@ _MEANINGS: dict[str, dict[int, str]] = {
 
 def _meaning(name: str, value: int) -> str:
     return _MEANINGS[name].get(value, "unknown") if name in _MEANINGS else ""
+
+
+def has_driver_defect(data: bytes) -> bool:
+    """Whether the bit is set that drivers before 595 set wrongly on Blackwell."""
+    return any(
+        int.from_bytes(data[8 * field.word : 8 * field.word + 8], "little") & field.mask for field in _DRIVER_DEFECT
+    )
 
 
 def reserved_bits(data: bytes) -> tuple[str, ...]:

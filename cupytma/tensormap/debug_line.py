@@ -17,7 +17,8 @@ LABEL = "DESC_TMA512"
 PAYLOAD_WORDS = 8
 _PRINTED_WORDS = 4
 _COUNTS = (_PRINTED_WORDS, PAYLOAD_WORDS, WORDS)
-_LINE = re.compile(rf"{LABEL}[ \t]*:?[ \t]*(?P<words>(?:(?:0[xX])?[0-9a-fA-F]{{1,16}}(?:[ \t,]+|$))+)", re.MULTILINE)
+_WORD = r"(?:0[xX])?[0-9a-fA-F]{1,16}(?:[ \t,;.\r]+|$)"
+_LINE = re.compile(rf"{LABEL}[ \t]*:?[ \t]*(?P<words>(?:{_WORD})+)", re.MULTILINE)
 # Words 8 and 9 do not depend on what a target adds, so that any target that has everything will do.
 _TARGET = TARGETS["sm_100a"]
 
@@ -49,7 +50,7 @@ def read_debug_line(text: str, template: bytes | None = None) -> bytes:
     found = _LINE.search(text)
     if found is None:
         raise DescriptorError(f"no {LABEL} line: it reads {LABEL}: 0x… with 4, 8 or 16 words of 16 hex digits")
-    words = [int(word, 16) for word in found["words"].replace(",", " ").split()]
+    words = [int(word, 16) for word in re.findall(r"[0-9a-fA-F]+", re.sub(r"0[xX]", "", found["words"]))]
     if len(words) not in _COUNTS:
         raise DescriptorError(f"{LABEL} with {len(words)} words; it has 4, 8 or 16 of them")
     data = b"".join(word.to_bytes(8, "little") for word in words)

@@ -16,6 +16,7 @@ from cupytma.tensormap.views import ArrayView, packed_elements
 
 _VERSION = (1, 1)
 _IS_COPIED = 1 << 1
+_READ_ONLY = 1
 # On a CUDA device the exporter must not wait for, or order, any stream: nothing is going to be read.
 _NO_SYNCHRONISATION = -1
 
@@ -96,7 +97,7 @@ def read(array: Any) -> ArrayView:
     """
     device = cuda_device(array)
     capsule = _capsule(array, device)
-    tensor = _look_into(capsule)
+    tensor, read_only = _look_into(capsule)
     kind = tensor.dtype
     name = _DTYPES.get(kind.code, f"type {kind.code}").format(bits=kind.bits)
     if kind.bits % 8:
@@ -106,7 +107,7 @@ def read(array: Any) -> ArrayView:
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     steps = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _contiguous(shape)
     address, itemsize = (tensor.data or 0) + tensor.byte_offset, kind.bits // 8
-    found = ArrayView(address, shape, tuple(step * itemsize for step in steps), name, itemsize, device)
+    found = ArrayView(address, shape, tuple(step * itemsize for step in steps), name, itemsize, device, read_only)
     del capsule  # only now: its destructor frees the shape and the strides
     return found
 
@@ -120,16 +121,17 @@ def _capsule(array: Any, device: int | None) -> Any:
         return array.__dlpack__(**stream)
 
 
-def _look_into(capsule: Any) -> _DLTensor:
+def _look_into(capsule: Any) -> tuple[_DLTensor, bool]:
+    """The tensor in a capsule, and whether it is read-only, which the old protocol does not say."""
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _DLManagedTensorVersioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != _VERSION[0]:
             raise ArrayError(f"the array exports DLPack {versioned.major}.{versioned.minor}; versions 0 and 1 are read")
         if versioned.flags & _IS_COPIED:
             raise ArrayError("the array's exporter copies its elements, so that it has no address of its own")
-        return versioned.tensor  # type: ignore[no-any-return]
+        return versioned.tensor, bool(versioned.flags & _READ_ONLY)
     if _is_valid(capsule, b"dltensor"):
-        return _DLTensor.from_address(_pointer(capsule, b"dltensor"))
+        return _DLTensor.from_address(_pointer(capsule, b"dltensor")), False
     raise ArrayError("the array's __dlpack__ returned no DLPack capsule, or one that has been consumed")
 
 

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cupytma import targets
-from cupytma.errors import DescriptorError
+from cupytma.errors import CupytmaError, DescriptorError
 from cupytma.tensormap import debug_line, parsing
 from cupytma.tensormap.base import TensorMapBytes
 from cupytma.tensormap.enums import DriverEnum
@@ -116,14 +116,17 @@ class TextForms(TensorMapBytes):
 
     @classmethod
     def from_dict(cls: type[T], document: Mapping[str, Any]) -> T:
-        """The map that a dictionary of `to_dict` holds, from its ``bytes`` or ``words`` alone.
+        """The map that a dictionary of `to_dict` holds, from its ``bytes`` or ``words``.
+
+        Its ``parameters`` are remembered where they encode to the same bytes: they may say more than the bytes do.
 
         Raises
         ------
         DescriptorError
             If it has neither, or they differ.
         """
-        return cls.from_bytes(parsing.bytes_of_document(document))
+        made = cls.from_bytes(parsing.bytes_of_document(document))
+        return _with_parameters(made, document)
 
     def to_json(self, target: str | targets.Target | None = None) -> str:
         """`to_dict` as JSON."""
@@ -190,6 +193,22 @@ class DictForms:
             If the text is no JSON, or JSON of something else.
         """
         return cls.from_dict(parsing.document_of(text))
+
+
+def _with_parameters(made: T, document: Mapping[str, Any]) -> T:
+    """The map as its parameters encode it, if they encode to its bytes."""
+    from cupytma.tensormap.parameters import Parameters
+
+    if not isinstance(document.get(_PARAMETERS), Mapping):
+        return made
+    for target in dict.fromkeys((document.get(_TARGET) or "sm_90a", "sm_90a", "sm_100a")):
+        try:
+            encoded = Parameters.from_dict(document).encode(target)
+        except (CupytmaError, TypeError):
+            continue
+        if bytes(encoded) == bytes(made):
+            return cast("T", encoded)
+    return made
 
 
 def map_document(tensor_map: Any, target: str | targets.Target | None = None) -> dict[str, Any]:

@@ -198,8 +198,6 @@ def _mutator(field: str, target: Target) -> Mutator:
 
 
 def _check_ordinal(mutator: Mutator, ordinal: Any) -> None:
-    if not mutator.ordinals and ordinal != 0:
-        raise EmissionError(f"tensormap.replace {mutator.field} takes no ordinal; {ordinal!r} was given")
     if mutator.ordinals and ordinal not in range(mutator.ordinals):
         raise EmissionError(
             f"tensormap.replace {mutator.field}: ordinal {ordinal!r} is outside 0…{mutator.ordinals - 1}"

@@ -186,6 +186,21 @@ class Parameters(DictForms, ABC):
     def transaction_bytes(self) -> int:
         """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect."""
 
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of shared memory from the first to the last that one load writes.
+
+        With a swizzle, rows shorter than its span advance by a whole span; gaps of packed types count.
+        """
+        moved = self.transaction_bytes * self.shared_bits // self.element_bits
+        row = self._row_bytes
+        return moved if self.slice_bytes else moved // row * max(row, self.swizzle.span)
+
+    @property
+    @abstractmethod
+    def _row_bytes(self) -> int:
+        """Bytes of one row of the tile in shared memory, without interleave."""
+
     def operands(self, target: targets.Target) -> dict[str, Any]:
         """The operands of the rules, derived ones included, for one target."""
         found: dict[str, Any] = {
@@ -237,7 +252,7 @@ class Parameters(DictForms, ABC):
         operands = self.operands(targets.target(target))
         if checking.violations(operands):
             return ()  # what is refused needs no caution, and may be too odd to reason about
-        operands["transaction_bytes"] = self.transaction_bytes
+        operands["tile_bytes"] = self.tile_bytes
         checking.add_layout(operands)
         return checking.violations(operands, "warning")
 
@@ -333,15 +348,20 @@ class Tiled(Parameters):
     box_dim: tuple[int, ...]
 
     @property
+    def _row_bytes(self) -> int:
+        return self.box_dim[0] * self.shared_bits // 8
+
+    @property
     def transaction_bytes(self) -> int:
         """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect.
 
         Measured on an H100: element strides round the count of elements up, dimension 0 ignores its element stride
-        unless the layout is interleaved, and an interleaved box takes exactly one slice of channels.
+        unless the layout is interleaved, and an interleaved box takes exactly one slice of channels. Of the packed
+        types the packed bits count and not the gaps between them (as kernels of CUTLASS reckon; not measured).
         """
         counts = [-(-box // step) for box, step in zip(self.box_dim, self.element_strides, strict=True)]
         if self.interleave == Interleave.NONE:
-            return self.shared_bits * self.box_dim[0] * prod(counts[1:]) // 8
+            return self.element_bits * self.box_dim[0] * prod(counts[1:]) // 8
         counts[self.rank - 2] = 1
         return self.slice_bytes * prod(counts)
 
@@ -374,9 +394,13 @@ class Im2col(Parameters):
     pixels_per_column: int
 
     @property
+    def _row_bytes(self) -> int:
+        return self.channels_per_pixel * self.shared_bits // 8
+
+    @property
     def transaction_bytes(self) -> int:
         """Bytes that one load brings to shared memory, out-of-bounds fill included; what an mbarrier must expect."""
-        pixel = self.slice_bytes or self.shared_bits * self.channels_per_pixel // 8
+        pixel = self.slice_bytes or self.element_bits * self.channels_per_pixel // 8
         return pixel * self.pixels_per_column
 
 
@@ -409,6 +433,10 @@ class Im2colWide(Parameters):
     pixels_per_column: int
     mode: WideMode = WideMode.W
 
+    @property
+    def _row_bytes(self) -> int:
+        return self.channels_per_pixel * self.shared_bits // 8
+
     def _own_operands(self) -> dict[str, Any]:
         return {
             "wide_mode": self.mode,
@@ -419,7 +447,7 @@ class Im2colWide(Parameters):
     @property
     def transaction_bytes(self) -> int:
         """Bytes that one load brings to shared memory without a halo (driver API; not measured)."""
-        pixel = self.slice_bytes or self.shared_bits * self.channels_per_pixel // 8
+        pixel = self.slice_bytes or self.element_bits * self.channels_per_pixel // 8
         return pixel * (128 if self.mode == WideMode.W128 else self.pixels_per_column)
 
 

@@ -277,15 +277,15 @@ def _check_sharing(multicast: int, cta_pair: bool) -> None:
 
 def _plan(tiling: Tiling, target: targets.Target, higher_rank: bool, multicast: int, cta_pair: bool) -> BoxPlan:
     whole = tiling
-    if cta_pair:
-        tiling = replace(tiling, tile=_half(tiling.tile))
+    if cta_pair and min(tiling.tile) > 0:
+        tiling = replace(tiling, tile=_half(tiling))
     _check(tiling, target)
     if higher_rank:
         tiling = with_more_dimensions(tiling)
     plan = _multicast(tiling, multicast, target) if multicast > 1 else _placed(tiling, tiling.boxes(), target)
     if plan.shared_bytes > target.shared_bytes:
         raise DescriptorError(_too_large(plan.shared_bytes, target))
-    return _paired(plan, whole.tile) if cta_pair else plan
+    return _paired(plan, whole.tile, tiling.source_tile) if cta_pair else plan
 
 
 def _check(tiling: Tiling, target: targets.Target) -> None:
@@ -370,23 +370,28 @@ def _dealt(plan: BoxPlan, count: int) -> BoxPlan:
     return replace(plan, loads=tuple(loads), ctas=count)
 
 
-def _half(tile: tuple[int, ...]) -> tuple[int, ...]:
-    dimension = _outermost(tile)
-    if tile[dimension] % 2:
+def _half(tiling: Tiling) -> tuple[int, ...]:
+    """The first block's half of a tile; the other's brings as many elements, be it some shorter."""
+    tile, dimension = tiling.tile, _outermost(tiling.tile)
+    step = tiling.quanta[dimension]
+    count = -(-tile[dimension] // step)
+    if count % 2:
+        steps = f" in steps of {step}" if step > 1 else ""
         raise DescriptorError(
-            f"a pair of blocks halves the tile's outermost dimension, and tile[{dimension}] = {tile[dimension]} is odd"
+            f"a pair of blocks halves the tile's outermost dimension, and tile[{dimension}] = {tile[dimension]}{steps} "
+            f"has an odd number of parts, {count}"
         )
-    return tuple(extent // 2 if i == dimension else extent for i, extent in enumerate(tile))
+    return tuple(count // 2 * step if i == dimension else extent for i, extent in enumerate(tile))
 
 
 def _outermost(tile: tuple[int, ...]) -> int:
     return max((i for i, extent in enumerate(tile) if extent > 1), default=0)
 
 
-def _paired(plan: BoxPlan, tile: tuple[int, ...]) -> BoxPlan:
+def _paired(plan: BoxPlan, tile: tuple[int, ...], half: tuple[int, ...]) -> BoxPlan:
     """The plan of one half carried out by both blocks, each in its own shared memory."""
     dimension = _outermost(tile)
-    shift = [axis.coordinate(tile[dimension] // 2) if axis.source == dimension else 0 for axis in plan.view]
+    shift = [axis.coordinate(half[dimension]) if axis.source == dimension else 0 for axis in plan.view]
     other = tuple(
         replace(load, cta=1, coordinates=tuple(c + s for c, s in zip(load.coordinates, shift, strict=True)))
         for load in plan.loads

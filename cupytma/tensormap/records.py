@@ -98,11 +98,11 @@ def encode_records(
         If the target is unknown or has no Tensor Memory Accelerator.
     """
     records = np.ascontiguousarray(records)
-    missing = [name for name in RECORD.names or () if name not in (records.dtype.names or ())]
-    if missing or records.ndim != 1:
+    problems = _record_problems(records)
+    if problems:
         raise DescriptorError(
-            f"encode_records takes a one-dimensional structured array with the fields of cupytma.tensormap.RECORD; "
-            f"this one has {records.ndim} dimensions and lacks {', '.join(missing) or 'no field'}"
+            "encode_records takes a one-dimensional structured array with the fields of cupytma.tensormap.RECORD; this "
+            f"one {', '.join(problems)}"
         )
     kinds = records["op"]
     if np.any((kinds < 0) | (kinds >= len(MODES))):
@@ -117,6 +117,19 @@ def encode_records(
             part = _take(records, step, columns)
             status[step], words[step] = _encode_rows(part, mode, rank, chosen, columns)
     return status, words.view(np.uint8).reshape(-1, SIZE)
+
+
+def _record_problems(records: npt.NDArray[np.void]) -> list[str]:
+    """What keeps an array from being rows of `RECORD`."""
+    given, problems = dict(records.dtype.fields or {}), []
+    if records.ndim != 1:
+        problems.append(f"has {records.ndim} dimensions")
+    for name, (wanted, *_) in dict(RECORD.fields or {}).items():
+        if name not in given:
+            problems.append(f"lacks {name}")
+        elif given[name][0].shape != wanted.shape or given[name][0].base.kind not in "iu":
+            problems.append(f"has {name} of {given[name][0]} and not of integers, shape {wanted.shape}")
+    return problems
 
 
 def _take(records: npt.NDArray[np.void], rows: Any, columns: _Columns) -> npt.NDArray[np.void]:
@@ -176,7 +189,7 @@ def _groups(records: npt.NDArray[np.void]) -> Iterator[tuple[str, int, Any]]:
     """Rows of one kind and rank at a time."""
     if not len(records):
         return
-    ranks = np.minimum(records["rank"].astype(np.uint32), _RANKS_APART - 1).astype(np.uint8)
+    ranks = np.clip(records["rank"], 0, _RANKS_APART - 1).astype(np.uint8)
     keys = records["op"].astype(np.uint8) * np.uint8(_RANKS_APART) + ranks
     if np.all(keys == keys[0]):
         yield MODES[keys[0] // _RANKS_APART], int(ranks[0]), _Everything(len(records))

@@ -227,7 +227,9 @@ def _check_written(data: bytes, held: Parameters, changed: Parameters, changes: 
         wrong = [name for name in changes if getattr(read, name) != getattr(changed, name)]
         reason = "the bits it does not write keep their old meaning"
     except DescriptorError as error:
-        wrong, reason = list(changes), str(error)
+        # Bits that no longer make sense come of the one field that the instruction cannot write all of.
+        wrong = [name for name in changes if name == "data_type"] or list(changes)
+        reason = str(error)
     if wrong:
         pairs = (f"{name} from {getattr(held, name)} to {getattr(changed, name)}" for name in wrong)
         raise DescriptorError(f"tensormap.replace cannot change {', '.join(pairs)}: {reason}; {_ENCODE}")

@@ -43,7 +43,8 @@ OPERANDS: dict[str, str] = {
     "recorded_box_bytes": "bytes of the box as the driver counts them",
     "corner_limit": "corners lie in -corner_limit … corner_limit - 1",
     "pixel_dim": "elements, the extent that corner [j] belongs to, 3 of them",
-    "transaction_bytes": "bytes one load brings (warnings and faults only)",
+    "tile_bytes": "bytes of shared memory that one load takes (warnings only)",
+    "row_bytes": "bytes from the first to the last of dimension 0 (warnings only)",
     "covered": "bytes that the dimensions of smaller stride reach over, for each stride (warnings only)",
     "reach": "bytes from the first to the last of the tensor (warnings only)",
     "dense": "whether no byte lies between or under two elements (warnings only)",
@@ -72,6 +73,12 @@ DERIVED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("inner_elements", "channels_per_pixel", IM2COL),
     ("inner_bits", "shared_bits * inner_elements", MODES),
     ("recorded_box_bytes", f"shared_bits * {_PRODUCT} // 8", ("tiled",)),
+    # In mode W128 the unit counts 128 pixels whatever the parameters say, on targets that document it.
+    (
+        "pixels_per_column",
+        "pixels_per_column + (128 - pixels_per_column) * ((layout == mode) & (wide_mode == 1))",
+        ("im2col_wide",),
+    ),
     ("recorded_box_bytes", "shared_bits * channels_per_pixel * pixels_per_column // 8", IM2COL),
     ("corner_limit", "CORNER_LIMIT[rank]", ("im2col",)),
     ("corner_limit", "CORNER_LIMIT[3 if layout == mode else rank]", ("im2col_wide",)),

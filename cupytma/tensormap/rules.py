@@ -156,8 +156,7 @@ ERRORS: tuple[Rule, ...] = (
     ),
     Rule(
         "pixels-range", "pixels_per_column is 1 to 1024 (ignored in mode W128 on targets that document it)",
-        "((1 <= pixels_per_column) & (pixels_per_column <= 1024)) | "
-        "((layout == 'im2col_wide') & (wide_mode == 1))",
+        "(1 <= pixels_per_column) & (pixels_per_column <= 1024)",
         "pixels_per_column = {pixels_per_column} is outside 1…1024 pixels",
         "load the pixels in several steps",
         _DOCUMENTED, modes=IM2COL,

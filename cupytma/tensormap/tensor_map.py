@@ -14,7 +14,7 @@ from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.codec import FieldValue
 from cupytma.tensormap.difference import FieldDifference, differences
-from cupytma.tensormap.enums import DataType, Swizzle
+from cupytma.tensormap.enums import Swizzle
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.formats import TextForms
 from cupytma.tensormap.interop import Interop
@@ -31,6 +31,14 @@ _TILE_ALIGNMENT = 128
 _pack_address = struct.Struct("<Q").pack
 # Looked up once, because `with_address` is measured in nanoseconds.
 _index, _new = operator.index, object.__new__
+
+# What a map may know beyond its bytes, and copies of it too.
+_REMEMBERED = ("_parameters", "_axes", "_on_host")
+_DRIVER_DEFECT = (
+    "w1[21] is set, as drivers before 595 do on Blackwell for some tensors below 128 KB; copies through the map may be "
+    "wrong",
+    "use `apply_workaround()`, or encode here",
+)
 
 AnyParameters: TypeAlias = "Tiled | Im2col | Im2colWide"
 
@@ -62,7 +70,7 @@ class TensorMap(TextForms, Interop):
         DescriptorError
             If there are not 128 of them.
         """
-        return cls(bytes(memoryview(data)))
+        return cls(bytes(data) if hasattr(data, "__bytes__") else bytes(memoryview(data)))
 
     @classmethod
     def encode(cls, parameters: Parameters, target: str | targets.Target = targets.DEFAULT_TARGET) -> TensorMap:
@@ -95,8 +103,9 @@ class TensorMap(TextForms, Interop):
     def __hash__(self) -> int:
         return hash(self._data)
 
-    def __reduce__(self) -> tuple[type[TensorMap], tuple[bytes]]:
-        return TensorMap, (self._data,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        remembered = {name: self.__dict__[name] for name in _REMEMBERED if name in self.__dict__}
+        return _restored, (self._data, remembered)
 
     @cached_property
     def _parameters(self) -> AnyParameters:
@@ -115,8 +124,10 @@ class TensorMap(TextForms, Interop):
         Tiled or Im2col
             Equal to what was encoded, up to what the format does not hold: an im2col-wide map reads as `Im2col` (its
             W corners with the others 0), without its mode; on targets that document im2col-wide its corners have
-            16 bits, which `Im2col` of rank 4 and 5 reads as several corners. A map fresh from `Parameters.encode`
-            remembers its parameters and returns those.
+            16 bits, which `Im2col` of rank 4 and 5 reads as several corners, and in mode W128 its pixels read as 128.
+            Words 8 and 9, w1[21] and the reserved bits are in no parameter: see `fields`, `warnings` and
+            `reserved_bits`. A map from `Parameters.encode`, its copies and what `with_address` makes of it remember
+            the parameters and return those.
 
         Raises
         ------
@@ -127,21 +138,27 @@ class TensorMap(TextForms, Interop):
 
     @property
     def verified(self) -> bool:
-        """Whether an encoding like this was observed from a driver, rather than derived from documentation alone.
+        """Whether a driver was observed to write exactly such bytes: an H100's, for what it accepts.
 
-        False for packed element types, the 128B swizzles with a larger atom, and what `Im2colWide` made for a target
-        that documents it.
+        False for packed element types, the 128B swizzles with a larger atom, what `Im2colWide` made for a target that
+        documents it, and for bytes that the encoder does not make, such as maps changed in place.
         """
-        p = self._parameters
-        if isinstance(p, Im2colWide):
-            return self._data == bytes(p.encode()) if not p.violations() else False
-        return p.data_type <= DataType.TFLOAT32_FTZ and p.swizzle <= Swizzle.B128
+        try:
+            p = self._parameters
+            return self._data == bytes(p.encode())
+        except DescriptorError:
+            return False
 
     @property
     def axes(self) -> tuple[tuple[int, ...], ...] | None:
         """The array's axes that each dimension stands for, in array order; None for a map not made from an array."""
         found: tuple[tuple[int, ...], ...] | None = self.__dict__.get("_axes")
         return found
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the map is known to describe host memory, which no GPU may be given it for."""
+        return bool(self.__dict__.get("_on_host", False))
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -325,6 +342,19 @@ class TensorMap(TextForms, Interop):
 
         return self._of(*rebound(self, address, extents, strides, general, changes, targets.target(target)))
 
+    def warnings(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> tuple[Violation, ...]:
+        """What is legal and surprising about the map: `Parameters.warnings`, and what only the bytes show.
+
+        Raises
+        ------
+        DescriptorError
+            If the bytes cannot be decoded.
+        """
+        found = self._parameters.warnings(target)
+        if not codec.has_driver_defect(self._data):
+            return found
+        return (*found, Violation("driver-defect", *_DRIVER_DEFECT, severity="warning"))
+
     def apply_workaround(self) -> TensorMap:
         """The map with w1[21] cleared: NVIDIA's workaround for drivers before 595 on Blackwell.
 
@@ -333,7 +363,10 @@ class TensorMap(TextForms, Interop):
         """
         from cupytma.tensormap.mutation import without_driver_defect
 
-        return TensorMap(without_driver_defect(self._data))
+        cleared = TensorMap(without_driver_defect(self._data))
+        if "_parameters" in self.__dict__:
+            cleared.__dict__["_parameters"] = self._parameters
+        return cleared
 
     def diff(self, other: TensorMap) -> tuple[FieldDifference, ...]:
         """The fields in which this map and another differ, in the order of the bits; empty exactly if they are equal.
@@ -372,7 +405,15 @@ class TensorMap(TextForms, Interop):
             for name, value in (("swizzle", p.swizzle), ("interleave", p.interleave), ("oob_fill", p.oob_fill))
             if value
         )
-        return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, {box}{extras}>"
+        defect = ", w1[21] set (see warnings)" if codec.has_driver_defect(self._data) else ""
+        return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, {box}{extras}{defect}>"
+
+
+def _restored(data: bytes, remembered: dict[str, Any]) -> TensorMap:
+    """A copy, with what the map knew beyond its bytes."""
+    made = TensorMap(data)
+    made.__dict__.update(remembered)
+    return made
 
 
 def _columns(p: Im2col | Im2colWide) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -29,6 +29,11 @@ class ArrayView:
         Bytes of one element.
     device : int or None
         Number of the CUDA device, None for host memory.
+    read_only : bool
+        Whether the owner forbids writing.
+    stream : int or None
+        Handle of the CUDA stream that the array is being made on, where its interface says so; None for no such work.
+        Views that differ in it alone are equal.
     """
 
     address: int
@@ -37,6 +42,8 @@ class ArrayView:
     dtype: str
     itemsize: int
     device: int | None
+    read_only: bool = False
+    stream: int | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -51,6 +58,9 @@ def packed_elements(dtype: str) -> str:
         "array as uint8 and count bytes (two 4-bit elements each where they are packed); for the packed types of "
         "sm_100a build Tiled from the address and the extents"
     )
+
+
+_MASKED = "a masked array has no form that a tensor map could hold: fill it, and pass its data"
 
 
 class _Unreadable(Exception):
@@ -132,6 +142,8 @@ def _cuda_interface_view(array: Any) -> ArrayView | None:
 
 
 def _host_interface_view(array: Any) -> ArrayView | None:
+    if hasattr(array, "mask") and hasattr(array, "fill_value"):  # numpy's, whose interface leaves the mask out
+        raise ArrayError(_MASKED)
     interface = _interface(array, "__array_interface__")
     return None if interface is None else _view_of_interface(array, interface, None)
 
@@ -165,7 +177,7 @@ def _interface(array: Any, name: str) -> dict[str, Any] | None:
 
 def _view_of_interface(array: Any, interface: dict[str, Any], device: int | None) -> ArrayView:
     if interface.get("mask") is not None:
-        raise ArrayError("a masked array has no form that a tensor map could hold: fill it, and pass its data")
+        raise ArrayError(_MASKED)
     try:
         shape = tuple(map(int, interface["shape"]))
         address = int(interface["data"][0])
@@ -178,7 +190,10 @@ def _view_of_interface(array: Any, interface: dict[str, Any], device: int | None
         for extent in reversed(shape):
             strides.insert(0, step)
             step *= extent
-    return ArrayView(address, shape, tuple(map(int, strides)), dtype, itemsize, device)
+    return ArrayView(
+        address, shape, tuple(map(int, strides)), dtype, itemsize, device, bool(interface["data"][1]),
+        interface.get("stream"),
+    )
 
 
 def _dtype_of(array: Any, typestr: str) -> tuple[str, int]:

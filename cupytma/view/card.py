@@ -20,7 +20,7 @@ border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:6
 .cupytma-card td,.cupytma-card th{text-align:left;padding:.1em 1em .1em 0;border:0;background:none;color:inherit;
 vertical-align:top}
 .cupytma-card th{font-weight:600;opacity:.7}
-.cupytma-card .num{font-family:ui-monospace,monospace;text-align:right}
+.cupytma-card td{font-variant-numeric:tabular-nums}
 .cupytma-card code,.cupytma-card pre{font-family:ui-monospace,monospace;background:none;color:inherit;margin:.2em 0}
 .cupytma-card summary{cursor:pointer;opacity:.8}
 .cupytma-card .note{border-left:3px solid #b8860b;padding-left:.6em;margin:.3em 0}
@@ -89,11 +89,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<td{_class(cell)}>{escape(cell)}</td>' for cell in cells)}</tr>"
-
-
-def _class(cell: str) -> str:
-    return ' class="num"' if cell.removeprefix("0x").isalnum() and cell[:1].isdigit() else ""
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _note(text: str, bad: bool = False) -> str:

@@ -158,6 +158,39 @@ def test_torch_tensors_on_torchs_current_stream() -> None:
     assert torch.equal(tma.copy(eight).view(torch.uint8), eight.view(torch.uint8))
 
 
+def test_a_copy_waits_for_the_stream_its_source_is_made_on() -> None:
+    import cupy
+
+    class OnStream:
+        def __init__(self, array, stream) -> None:
+            self._array = array
+            self.__cuda_array_interface__ = {**array.__cuda_array_interface__, "stream": stream.ptr}
+
+    slow = cupy.RawKernel(
+        'extern "C" __global__ void slow(int* x, int n) { long long t = clock64(); while (clock64() - t < 200000000); '
+        "for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = i; }", "slow",
+    )  # fmt: skip
+    producer, consumer = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    source, destination = cupy.zeros(4096, cupy.int32), cupy.zeros(4096, cupy.int32)
+    cupy.cuda.Device().synchronize()
+    with producer:
+        slow((1,), (256,), (source, 4096))
+    tma.copy(OnStream(source, producer), destination, stream=consumer)
+    consumer.synchronize()
+    assert bool((destination == cupy.arange(4096, dtype=cupy.int32)).all())
+
+
+def test_a_new_destination_belongs_to_the_stream_that_writes_it() -> None:
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    source = cupy.arange(1 << 20, dtype=cupy.int32)
+    cupy.cuda.Device().synchronize()
+    copied = [tma.copy(source, stream=stream) for _ in range(20)]
+    stream.synchronize()
+    assert all(bool((one == source).all()) for one in copied)
+
+
 def test_bad_arguments_are_refused_with_the_reason() -> None:
     import cupy
 

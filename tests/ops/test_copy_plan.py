@@ -135,11 +135,74 @@ def test_what_no_tensor_map_can_say_is_copied_otherwise_and_the_plan_says_why(
     assert reason in plan.reason
 
 
-def test_the_longest_dimension_is_2_to_the_32_rows() -> None:
-    tall = view((2**32, 4), (32, 4)), view((2**32, 4), (64, 4), 1 << 45)
-    assert plan_copy(*tall).tiles is not None
-    taller = view((2**32 + 1, 4), (32, 4)), view((2**32 + 1, 4), (64, 4), 1 << 45)
-    assert "2^32" in plan_copy(*taller).reason
+@pytest.mark.parametrize("rows", [2**31 - 1, 2**31, 2**31 + 1, 2**31 + 256, 2**32, 2**33])
+def test_start_coordinates_stay_within_31_bits(rows: int) -> None:
+    tall = view((rows, 4), (32, 4)), view((rows, 4), (64, 4), 1 << 45)
+    broadcast = view((rows, 4), (0, 4)), view((rows, 4), (16, 4), 1 << 45)
+    width = -(-2 * rows // 4) * 4
+    wide = view((2, width), (4 * width + 16, 4)), view((2, width), (4 * width + 32, 4), 1 << 45)
+    for pair in (tall, broadcast, wide):
+        plan = plan_copy(*pair)
+        if plan.tiles is None:
+            assert rows > 2**31, plan.reason
+            assert "2^31" in plan.reason
+            assert plan.rest is not None
+        else:
+            last = [(n - 1) * box for n, box in zip(plan.tiles.counts, plan.tiles.box_dim, strict=True)]
+            assert max(last) < 2**31
+
+
+def test_one_run_of_any_length_moves_in_rows() -> None:
+    for count in (2**33, 2**40):
+        plan = plan_copy(view((count,), (1,), dtype="uint8"), view((count,), (1,), 1 << 45, dtype="uint8"))
+        assert plan.tiles is not None
+        assert max((n - 1) * box for n, box in zip(plan.tiles.counts, plan.tiles.box_dim, strict=True)) < 2**31
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "reason"),
+    [
+        (view((64, 64), (1 << 40, 4)), view((64, 64), (512, 4), 1 << 50), "2^40"),
+        (view((64, 64), (512, 4)), view((64, 64), (512, 4), 1 << 57), "2^57"),
+        (view((2**31, 8, 4), (1024, 64, 4), 1 << 32), view((2**31, 8, 4), (2048, 128, 4), 1 << 50), ""),
+    ],
+)
+def test_what_no_tensor_map_can_hold_is_left_to_ordinary_copies(
+    source: ArrayView, destination: ArrayView, reason: str
+) -> None:
+    plan = plan_copy(source, destination)
+    assert reason in plan.reason
+    assert (plan.tiles is None) == bool(plan.reason)
+
+
+def test_too_many_tiles_for_one_launch_are_left_to_ordinary_copies() -> None:
+    wide = view((2**31, 3, 2048), (1 << 20, 65536, 4)), view((2**31, 3, 2048), (1 << 21, 65536, 4), 1 << 54)
+    plan = plan_copy(*wide)
+    assert plan.tiles is None
+    assert "tiles are too many" in plan.reason
+
+
+def test_overlap_that_cannot_be_settled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_hard(*_: object, **__: object) -> bool:
+        raise np.exceptions.TooHardError
+
+    monkeypatch.setattr(np, "shares_memory", too_hard)
+    plan_copy.cache_clear()
+    with pytest.raises(ArrayError, match="overlap"):
+        plan_copy(view((64,), (4,)), view((64,), (4,), 1 << 40))
+    plan_copy.cache_clear()
+
+
+def test_read_only_destinations_and_object_arrays_are_refused() -> None:
+    constant = np.zeros(64, "u1")
+    constant.flags.writeable = False
+    with pytest.raises(ArrayError, match="read-only"):
+        simulate_copy(np.ones(64, "u1"), constant)
+    with pytest.raises(ArrayError, match="read-only"):
+        simulate_copy(np.ones(64, "u1"), np.frombuffer(bytes(64), "u1"))
+    with pytest.raises(ArrayError, match="object"):
+        simulate_copy(np.array([{}, {}]), np.array([None, None]))
+    assert simulate_copy(constant, np.ones(64, "u1")).sum() == 0
 
 
 def test_2_gib_in_one_piece_becomes_rows_of_2_kib() -> None:

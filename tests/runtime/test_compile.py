@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,8 @@ extern "C" __global__ void everything(
 }
 extern "C" __global__ void nothing() {}
 """
-MAP = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(64,), box_dim=(16,)).encode()
+TILED = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(64,), box_dim=(16,))
+MAP = TILED.encode()
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,13 @@ def test_arguments_become_scalars_of_the_declared_size(module: tma.runtime.Modul
         (5, np.zeros(4), "host memory"),
         (5, MAP, "const __grid_constant__ CUtensorMap"),
         (5, "text", "no array"),
+        (4, 1e300, "too large"),
+        (7, 1j, "would be passed as a pointer"),
+        (7, np.complex128(1), "is no real number"),
+        (7, np.str_("2.5"), "is no real number"),
+        (1, tma.tensor_map(np.zeros((8, 8)), (8, 8)), "host memory"),
+        (1, tma.TensorMap.from_bytes(b"\xff" * 128), "no tensor map"),
+        (1, replace(TILED, swizzle="128B_ATOM_32B").encode("sm_100a"), "not available on sm_90a"),
         (6, np.zeros(3, "u1").view("V3")[0], "3 bytes were given"),
     ],
 )
@@ -132,6 +142,22 @@ def test_a_compile_error_carries_the_log_and_the_line() -> None:
     assert "undeclared" in caught.value.log
     assert "line 3 is:\n    undeclared = 1;" in str(caught.value)
     assert caught.value.source.startswith("extern")
+
+
+@pytest.mark.parametrize(("source", "message"), [("// \udc80", "UTF-8"), ("int a;\0int b;", "NUL")])
+def test_a_source_that_cannot_reach_the_compiler_whole_is_refused(source: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        tma.compile(source, target="sm_90a")
+
+
+def test_one_option_may_be_given_without_a_list() -> None:
+    assert ".loc" in tma.compile('extern "C" __global__ void k(int* a) { *a = 1; }', "sm_90a", "-lineinfo").ptx
+
+
+def test_a_template_that_no_encoder_makes_may_be_passed(module: tma.runtime.Module) -> None:
+    values = arguments()
+    values[1] = tma.TensorMap(bytes(128))
+    assert marshal(module.signatures["everything"], values)[1].tobytes() == bytes(128)
 
 
 def test_an_unknown_option_is_reported_as_such() -> None:
@@ -194,6 +220,12 @@ def test_without_a_gpu_copy_names_the_simulator() -> None:
         ({"grid": (1, 2, 3, 4), "block": 32}, "grid"),
         ({"grid": 1, "block": (1024, 2)}, "more than 1024 threads"),
         ({"grid": 1, "block": -1}, "block"),
+        ({"grid": (1, 65536), "block": 1}, "grid"),
+        ({"grid": 2**31, "block": 1}, "grid"),
+        ({"grid": (1.5,), "block": 1}, "grid"),
+        ({"grid": 1.5, "block": 1}, "grid"),
+        ({"grid": "2", "block": 1}, "grid"),
+        ({"grid": 1, "block": (1, 1, 65)}, "block"),
         ({"grid": 1, "block": 32, "shared_bytes": 1 << 20}, "shared_bytes"),
         ({"grid": 1, "block": 32, "shared_bytes": -1}, "shared_bytes"),
     ],

@@ -53,7 +53,7 @@ def test_any_numpy_view_is_described_as_numpy_does(data: st.DataObject) -> None:
 @pytest.mark.parametrize("strides", [None, (512, 2)])
 def test_a_cuda_array_interface_is_enough(strides: Any) -> None:
     found = view_of(CudaArray((8, 256), "<f2", strides))
-    assert found == ArrayView(1 << 40, (8, 256), (512, 2), "float16", 2, 0)
+    assert found == ArrayView(1 << 40, (8, 256), (512, 2), "float16", 2, 0, read_only=True)
 
 
 def test_the_device_is_the_arrays_own() -> None:

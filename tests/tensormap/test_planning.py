@@ -299,7 +299,7 @@ def test_dimensions_may_be_merged_first() -> None:
         (64, {}, "expected one integer per dimension"),
         ((64, 64), {"multicast": 0}, "a cluster has 1 to 16"),
         ((64, 64), {"multicast": 17}, "a cluster has 1 to 16"),
-        ((63, 64), {"cta_pair": True, "target": "sm_100a"}, r"tile\[0\] = 63 is odd"),
+        ((63, 64), {"cta_pair": True, "target": "sm_100a"}, r"tile\[0\] = 63 has an odd number of parts, 63"),
         ((64, 64), {"cta_pair": True, "multicast": 2, "target": "sm_100a"}, "either multicast or split"),
         ((64, 64), {"swizzle": "128B_ATOM_32B"}, "swizzle 128B_ATOM_32B is not available on sm_90a"),
         ((64, 64), {"oob_fill": 1, "data_type": "UINT16"}, "an integer type has no NaN"),
