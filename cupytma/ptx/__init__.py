@@ -30,6 +30,7 @@ from cupytma.ptx.cluster import (
     mapa,
     setmaxnreg,
 )
+from cupytma.ptx.explain import completion, explain
 from cupytma.ptx.fences import (
     fence,
     fence_mbarrier_init,
@@ -49,9 +50,27 @@ from cupytma.ptx.groups import (
 from cupytma.ptx.header import header
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.matrix import MatrixDescriptor, ldmatrix, stmatrix
+from cupytma.ptx.nvvm import (
+    DESCRIPTOR_POSITION,
+    OPERAND_CLASSES,
+    ReductionKind,
+    TmaLoadMode,
+    TmaStoreMode,
+    llvm_intrinsic,
+    load_mode,
+    nvvm_name,
+    operand_types,
+    reduction_kind,
+    store_mode,
+    verify,
+)
 from cupytma.ptx.operands import Operand
+from cupytma.ptx.parse import parse
 from cupytma.ptx.policy import createpolicy_cvt, createpolicy_fractional, createpolicy_range
-from cupytma.ptx.reductions import REDUCTIONS, reduction_table, reduction_types
+from cupytma.ptx.rebind import Rebind, check_rebind, rebind
+from cupytma.ptx.recipes import RECIPES, Recipe, Step, recipe
+from cupytma.ptx.reductions import REDUCTIONS, check_reduction, reduction_table, reduction_types
+from cupytma.ptx.spelling import TOOLKITS, spell
 from cupytma.ptx.tensor import ch_opnum, mcast_opnum, tensor_load, tensor_prefetch, tensor_reduce, tensor_store
 from cupytma.ptx.tensormap import (
     fence_proxy_tensormap,
@@ -70,10 +89,20 @@ from cupytma.ptx.waits import (
 from cupytma.ptx.wgmma import wgmma_commit_group, wgmma_fence, wgmma_mma_async, wgmma_wait_group
 
 __all__ = [
+    "DESCRIPTOR_POSITION",
+    "OPERAND_CLASSES",
+    "RECIPES",
     "REDUCTIONS",
+    "TOOLKITS",
     "Instruction",
     "MatrixDescriptor",
     "Operand",
+    "Rebind",
+    "Recipe",
+    "ReductionKind",
+    "Step",
+    "TmaLoadMode",
+    "TmaStoreMode",
     "barrier_cluster_arrive",
     "barrier_cluster_wait",
     "bulk_commit_group",
@@ -83,6 +112,9 @@ __all__ = [
     "bulk_wait_group",
     "catalogue",
     "ch_opnum",
+    "check_rebind",
+    "check_reduction",
+    "completion",
     "cp_async_commit_group",
     "cp_async_mbarrier_arrive",
     "cp_async_wait_all",
@@ -91,6 +123,7 @@ __all__ = [
     "createpolicy_fractional",
     "createpolicy_range",
     "elect_sync",
+    "explain",
     "fence",
     "fence_mbarrier_init",
     "fence_proxy_alias",
@@ -104,6 +137,8 @@ __all__ = [
     "griddepcontrol",
     "header",
     "ldmatrix",
+    "llvm_intrinsic",
+    "load_mode",
     "mapa",
     "mbarrier_arrive",
     "mbarrier_arrive_drop",
@@ -123,17 +158,26 @@ __all__ = [
     "mcast_opnum",
     "multimem_bulk_copy",
     "multimem_bulk_reduce",
+    "nvvm_name",
+    "operand_types",
+    "parse",
     "prefetch_tensormap",
+    "rebind",
+    "recipe",
+    "reduction_kind",
     "reduction_table",
     "reduction_types",
     "setmaxnreg",
+    "spell",
     "stmatrix",
+    "store_mode",
     "tensor_load",
     "tensor_prefetch",
     "tensor_reduce",
     "tensor_store",
     "tensormap_cp_fenceproxy",
     "tensormap_replace",
+    "verify",
     "wgmma_commit_group",
     "wgmma_fence",
     "wgmma_mma_async",

@@ -22,9 +22,7 @@ def _space(*spaces: str) -> Word:
 
 LOCAL = _space(_CTA, _GENERIC)
 _ANYWHERE = _space(_CTA, _CLUSTER, _GENERIC)
-MBARRIER = tuple(
-    Argument("[%]", (operands.mbarrier(s),), given(space=s)) for s in (_CTA, _CLUSTER, _GENERIC)
-)
+MBARRIER = tuple(Argument("[%]", (operands.mbarrier(s),), given(space=s)) for s in (_CTA, _CLUSTER, _GENERIC))
 _SCOPES = ("cta", "cluster")
 SCOPE = optional("scope", *_SCOPES)
 _STATE = Word("state", (Choice(True), Choice(False, suffix="_sink")))
@@ -41,6 +39,8 @@ _ARRIVAL_NOTES = (
     CLUSTER_NOTE,
     Note(given(state=True), "Returns a token of the phase that it arrived in."),
 )
+
+
 def both_or_neither(*semantics: str) -> tuple[Clash, Clash]:
     """The clashes of giving semantics without a scope, and a scope without semantics."""
     legal = ", ".join(repr(name) for name in semantics)

@@ -54,13 +54,16 @@ _BYTE_MASK = Argument("%", (operands.BYTE_MASK,), given(byte_mask=True))
 _BYTE_MASK_NOTE = Note(given(byte_mask=True), "Bit i of byte_mask says whether byte i of every 16 is copied.")
 _BYTE_MASK_NEED = Requirement(given(byte_mask=True), (8, 6), frozenset({Feature.BYTE_MASK}))
 _TO_BARRIER = Note(
-    given(destination=(_CTA, _CLUSTER)), "Completes by complete_tx on mbarrier with the bytes written; release, cluster."
+    given(destination=(_CTA, _CLUSTER)),
+    "Completes by complete_tx on mbarrier with the bytes written; release, cluster.",
 )
 _TO_GROUP = Note(
     given(destination=_GLOBAL),
     "Completes through the executing thread's bulk async-group: bulk_commit_group, then bulk_wait_group.",
 )
-_COMPLETION = spelled("destination", {_GLOBAL: "bulk_group", **dict.fromkeys((_CTA, _CLUSTER), "mbarrier::complete_tx::bytes")})
+_COMPLETION = spelled(
+    "destination", {_GLOBAL: "bulk_group", **dict.fromkeys((_CTA, _CLUSTER), "mbarrier::complete_tx::bytes")}
+)
 
 COPY = Family(
     name="bulk_copy",
@@ -137,6 +140,10 @@ COPY = Family(
         Requirement(given(ignore_oob=True), (9, 2)),
         _BYTE_MASK_NEED,
         _NEWER,
+        Requirement(
+            given(destination=_CLUSTER, source=_GLOBAL, semantics="relaxed"),
+            features=frozenset({Feature.RELAXED_CLUSTER_COPY}),
+        ),
     ),
     notes=(
         _TO_BARRIER,
@@ -180,9 +187,9 @@ def _noftz(words: Words) -> str:
 _REDUCTION = Word("reduction", tuple(Choice(op, op, f"_{op}") for op in REDUCTIONS))
 _DATA_TYPE = Word("data_type", tuple(Choice(t, t, f"_{t}") for t in _TYPES))
 _REDUCTION_SUMMARY = (
-    "Starts the reduction ({reduction}) of an array of {data_type} in shared::cta into one {where}: each element becomes "
-    "the result of it and the source's element, atomically. Both addresses are aligned to 16 bytes, and the number of "
-    "bytes is a multiple of 16."
+    "Starts the reduction ({reduction}) of an array of {data_type} in shared::cta into one {where}: each element "
+    "becomes the result of it and the source's element, atomically. Both addresses are aligned to 16 bytes, and the "
+    "number of bytes is a multiple of 16."
 )
 _ROUNDING = Note(given(reduction="add", data_type=("f16", "bf16")), "Denormals are kept (noftz).")
 

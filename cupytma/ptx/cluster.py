@@ -20,12 +20,18 @@ _OPERAND_SPACES = {
     ("generic", "u32"): "generic.u32",
     ("generic", "u64"): "generic",
 }
-_SPACE = Word("space", (Choice("shared::cluster", ".shared::cluster", "_shared_cluster"), Choice("generic", "", "_generic")))
+_SPACE = Word(
+    "space", (Choice("shared::cluster", ".shared::cluster", "_shared_cluster"), Choice("generic", "", "_generic"))
+)
 _TYPE = Word("type", (Choice("u32", ".u32", "_u32"), Choice("u64", ".u64", "_u64")))
 _SOURCES = tuple(
     Argument(
         "%",
-        (operands.address("address", register, "an address in the shared memory of the executing block", "const void*"),),
+        (
+            operands.address(
+                "address", register, "an address in the shared memory of the executing block", "const void*"
+            ),
+        ),
         given(space=space, type=type_),
     )
     for (space, type_), register in _OPERAND_SPACES.items()
@@ -38,15 +44,17 @@ MAPA = Family(
     words=(_SPACE, _TYPE),
     arguments=(
         *(
-            Argument("%", (operands.value("mapped", t, "the address in the other block", direction="output"),), given(type=t))
+            Argument(
+                "%", (operands.value("mapped", t, "the address in the other block", direction="output"),), given(type=t)
+            )
             for t in ("u32", "u64")
         ),
         *_SOURCES,
         Argument("%", (_CTA_RANK,)),
     ),
     summary=(
-        "Returns the address, in space {space}, of the variable at the same offset in the shared memory of the block with "
-        "rank cta_rank in the cluster."
+        "Returns the address, in space {space}, of the variable at the same offset in the shared memory of the block "
+        "with rank cta_rank in the cluster."
     ),
     section=_DATA_MOVEMENT + "mapa",
     ptx_version=(7, 8),
@@ -128,7 +136,9 @@ GRIDDEPCONTROL = Family(
     ptx_version=(7, 8),
     notes=(
         Note(given(action="wait"), "waits until the grids that this one depends on have completed and are visible."),
-        Note(given(action="launch_dependents"), "allows the dependent grids to start once every block said so or ended."),
+        Note(
+            given(action="launch_dependents"), "allows the dependent grids to start once every block said so or ended."
+        ),
     ),
 )
 
@@ -136,7 +146,9 @@ SETMAXNREG = Family(
     name="setmaxnreg",
     mnemonic="setmaxnreg.{action}.sync.aligned.u32",
     words=(Word("action", tuple(Choice(a, a, f"_{a}") for a in ("inc", "dec"))),),
-    arguments=(Argument("%", (operands.immediate("count", "registers per thread, 24 to 256 in steps of 8", 24, 256, 8),)),),
+    arguments=(
+        Argument("%", (operands.immediate("count", "registers per thread, 24 to 256 in steps of 8", 24, 256, 8),)),
+    ),
     summary=(
         "Sets how many registers each thread of the warpgroup has. All its warps execute it. Without .maxnreg or "
         ".minnctapersm (__launch_bounds__ with blocks per SM) the assembler ignores it."

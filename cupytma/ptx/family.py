@@ -261,7 +261,10 @@ class Family:
         places = {name: choice.spelling for name, choice in choices.items()}
         places |= {place: spelled(words) for place, spelled in self.spellings.items()}
         needs = [need for need in self.requirements if need.when(words)]
-        sentences = [self.summary.format(**words), *(note.text for note in self.notes if note.when(words))]
+        sentences = [
+            self.summary.format(**words),
+            *(note.text.format(**words) for note in self.notes if note.when(words)),
+        ]
         return Instruction(
             family=self.name,
             words=tuple(words.items()),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from cupytma.errors import EmissionError
-from cupytma.ptx.catalogue import catalogue
+from cupytma.ptx.catalogue import FAMILIES, catalogue
 from cupytma.ptx.instruction import Instruction, comment, declaration
-from cupytma.targets import Target
+from cupytma.ptx.matrix import MATRIX_DESCRIPTOR_FUNCTION
+from cupytma.targets import Feature, Target
 from cupytma.targets import target as target_of
 
 _INTRODUCTION = """\
@@ -21,6 +23,8 @@ _INTRODUCTION = """\
 // Addresses are generic pointers, in every state space; the functions convert them. An mbarrier is an
 // unsigned long long in shared memory. A tensor map is a `const __grid_constant__ CUtensorMap` parameter of the kernel,
 // a __constant__ variable, or lies in global memory. Coordinates count elements, dimension 0 moves fastest.
+// Define CUPYTMA_WGMMA before including this for wgmma_mma_async, whose many shapes take long to read. Functions of
+// instructions that the compiler in use is too old for are left out.
 """
 
 # cuda.h defines the same type; it must come first where both are included.
@@ -50,6 +54,7 @@ class _Function:
     name: str
     text: str
     calls: tuple[str, ...] = ()
+    guard: str = ""
 
 
 _WAIT = _Function(
@@ -65,13 +70,24 @@ __device__ __forceinline__ void mbarrier_wait_parity(unsigned long long* mbarrie
 )
 
 
-def header(target: str | Target = "sm_90a", only: str | Instruction | Iterable[str | Instruction] | None = None) -> str:
+_DESCRIPTOR = _Function("matrix_descriptor", MATRIX_DESCRIPTOR_FUNCTION)
+_WGMMA_GUARD = "defined(CUPYTMA_WGMMA)"
+# CUDA 12.8 is the oldest compiler that the package works with, and writes PTX 8.7.
+_OLDEST_PTX = (8, 7)
+
+
+def header(
+    target: str | Target = "sm_90a",
+    only: str | Instruction | Iterable[str | Instruction] | None = None,
+    wgmma: bool = True,
+) -> str:
     """The CUDA C++ header with the wrappers of a target's instructions, in namespace ``cupytma``.
 
     It needs no other header, compiles under NVRTC and nvcc as C++17, and defines ``CUtensorMap`` unless ``cuda.h`` was
     included before it. Beside the function of each instruction it has two kinds that are more than one instruction:
     ``mbarrier_wait_parity``, and for each tensor copy a template that takes the coordinates as an array, whose length
-    is the rank: ``tensor_load`` for ``tensor_load_1d`` to ``tensor_load_5d``.
+    is the rank: ``tensor_load`` for ``tensor_load_1d`` to ``tensor_load_5d``. On a target with wgmma it has
+    ``matrix_descriptor``, and the shapes of ``wgmma_mma_async`` where ``CUPYTMA_WGMMA`` is defined.
 
     Parameters
     ----------
@@ -79,6 +95,8 @@ def header(target: str | Target = "sm_90a", only: str | Instruction | Iterable[s
         Such as ``"sm_90a"``.
     only : str, Instruction, or iterable of them, optional
         The functions to leave in, by name or by instruction; what they call comes along.
+    wgmma : bool
+        Whether to write the shapes of ``wgmma_mma_async``, two thirds of the text, where `only` does not say.
 
     Returns
     -------
@@ -94,30 +112,63 @@ def header(target: str | Target = "sm_90a", only: str | Instruction | Iterable[s
     if isinstance(only, (str, Instruction)):
         only = (only,)
     wanted = None if only is None else tuple(o if isinstance(o, str) else o.function_name for o in only)
-    return _header(target_of(target), wanted)
+    return _header(target_of(target), wanted, wgmma)
 
 
 @cache
-def _header(target: Target, wanted: tuple[str, ...] | None) -> str:
-    functions = _functions(target)
+def _header(target: Target, wanted: tuple[str, ...] | None, wgmma: bool) -> str:
+    functions = _functions(target, wgmma or wanted is not None)
     names = functions.keys() if wanted is None else _closure(functions, wanted, target)
     major, minor = target.compute_capability
     return "\n".join(
         (
             _INTRODUCTION.format(target=target),
             _PRELUDE.format(target=target, architecture=100 * major + 10 * minor),
-            *(f"{function.text}\n" for name, function in functions.items() if name in names),
+            *_guarded([(f, wanted is not None) for name, f in functions.items() if name in names]),
             _END,
             "",
         )
     )
 
 
-def _functions(target: Target) -> dict[str, _Function]:
+def _guarded(functions: Iterable[tuple[_Function, bool]]) -> Iterable[str]:
+    """The functions' texts, neighbours with the same condition within one #if.
+
+    What was asked for by name needs no macro to be there.
+    """
+
+    def condition(item: tuple[_Function, bool]) -> str:
+        function, named = item
+        return "" if named and function.guard == _WGMMA_GUARD else function.guard
+
+    for guard, group in itertools.groupby(functions, condition):
+        texts = [f"{function.text}\n" for function, _ in group]
+        yield from [f"#if {guard}", *texts, "#endif\n"] if guard else texts
+
+
+def _guard(instruction: Instruction) -> str:
+    """The preprocessor condition for a compiler that has the instruction: CUDA 13.1 writes PTX 9.1, and so on."""
+    if instruction.family == "wgmma_mma_async":
+        return _WGMMA_GUARD
+    major, minor = instruction.ptx_version
+    if (major, minor) <= _OLDEST_PTX:
+        return ""
+    cuda = major + 4
+    return f"__CUDACC_VER_MAJOR__ > {cuda} || (__CUDACC_VER_MAJOR__ == {cuda} && __CUDACC_VER_MINOR__ >= {minor})"
+
+
+@cache
+def _function(instruction: Instruction) -> _Function:
+    return _Function(instruction.function_name, instruction.function(), guard=_guard(instruction))
+
+
+def _functions(target: Target, wgmma: bool = True) -> dict[str, _Function]:
     """Every function of a target's header, a function after those that it calls."""
-    supported = [instruction for instruction in catalogue() if instruction.supported_on(target)]
-    functions = [_Function(i.function_name, i.function()) for i in supported]
-    return {function.name: function for function in (*functions, *_any_rank(supported), _WAIT)}
+    families = [family for family in FAMILIES if wgmma or family.name != "wgmma_mma_async"]
+    supported = [form for family in families for form in family.forms() if form.supported_on(target)]
+    functions = [_function(i) for i in supported]
+    descriptor = (_DESCRIPTOR,) if target.has(Feature.WGMMA) else ()
+    return {function.name: function for function in (*functions, *_any_rank(supported), _WAIT, *descriptor)}
 
 
 def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: Target) -> set[str]:
@@ -146,7 +197,7 @@ def _any_rank(instructions: Iterable[Instruction]) -> list[_Function]:
     """For forms that differ in their rank alone, a template that picks the form by the number of coordinates."""
     groups: dict[str, dict[int, Instruction]] = {}
     for instruction in instructions:
-        rank = dict(instruction.words).get("rank")
+        rank = dict(instruction.words).get("rank") if instruction.family.startswith("tensor_") else None
         if isinstance(rank, int) and sum(o.vector is not None for o in instruction.parameters) == rank:
             name = instruction.function_name.replace(f"_{rank}d", "", 1)
             groups.setdefault(name, {})[rank] = instruction
@@ -161,12 +212,13 @@ def _rank_template(name: str, forms: Mapping[int, Instruction]) -> _Function:
         else:
             declared[operand.name] = f"{operand.c_type} {operand.name}"
     calls = tuple(form.function_name for form in forms.values())
+    low, high = min(forms), max(forms)
     lines = [
         comment(f"{calls[0]} to {calls[-1]}, chosen by the number of coordinates."),
         "template <int Rank>",
         declaration(f"void {name}", tuple(declared.values())),
         "{",
-        f'    static_assert(Rank >= {min(forms)} && Rank <= {max(forms)}, "a tensor map has 1 to 5 dimensions");',
+        f'    static_assert(Rank >= {low} && Rank <= {high}, "a tensor map has {low} to {high} dimensions");',
     ]
     keyword = "if"
     for rank, form in forms.items():

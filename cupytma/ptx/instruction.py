@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,6 +47,8 @@ class Instruction:
         The section of the PTX ISA that describes it.
     bound : tuple of (str, int)
         The immediates that `bind` has written into the text.
+    notes : tuple of str
+        What was unusual in the text that it was parsed from.
     """
 
     family: str
@@ -62,6 +63,7 @@ class Instruction:
     documentation: str = field(compare=False)
     source: str = field(compare=False)
     bound: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def text(self) -> str:
@@ -264,7 +266,12 @@ def _assertion(operand: Operand) -> list[str]:
 
 def comment(text: str) -> str:
     """A C++ line comment, wrapped."""
-    return "\n".join(textwrap.wrap(text, _WIDTH, initial_indent="// ", subsequent_indent="// "))
+    lines = ["//"]
+    for word in text.split():
+        if len(lines[-1]) + 1 + len(word) > _WIDTH:
+            lines.append("//")
+        lines[-1] += f" {word}"
+    return "\n".join(lines)
 
 
 def declaration(name: str, parameters: tuple[str, ...]) -> str:

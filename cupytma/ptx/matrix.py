@@ -63,7 +63,9 @@ LOAD = Family(
         _only("m8n8", ("b8", *_PACKED), "'b16'"),
         _only("m16n16", ("b16",), "'b8', 'b8x16.b6x16_p32', 'b8x16.b4x16_p64'"),
         _only("m8n16", ("b16", "b8"), "'b8x16.b6x16_p32', 'b8x16.b4x16_p64'"),
-        Clash(given(shape="m16n16", trans=False), "trans=False clashes with shape='m16n16', which is always transposed"),
+        Clash(
+            given(shape="m16n16", trans=False), "trans=False clashes with shape='m16n16', which is always transposed"
+        ),
         Clash(given(shape="m8n16", trans=True), "trans=True clashes with shape='m8n16', which is never transposed"),
         Clash(given(shape="m16n16", num=4), "num=4 clashes with shape='m16n16'; legal: 1, 2"),
     ),
@@ -193,7 +195,9 @@ class MatrixDescriptor:
 
     def __post_init__(self) -> None:
         if self.swizzle not in _SWIZZLES:
-            raise EmissionError(f"swizzle={self.swizzle!r} is not supported; supported: {', '.join(map(repr, _SWIZZLES))}")
+            raise EmissionError(
+                f"swizzle={self.swizzle!r} is not supported; supported: {', '.join(map(repr, _SWIZZLES))}"
+            )
         for name, (_, bits, dropped) in _FIELDS.items():
             number, step = getattr(self, name), 1 << dropped
             if number % step or not 0 <= number < 1 << (bits + dropped):
@@ -227,10 +231,14 @@ class MatrixDescriptor:
 
 #: The same in CUDA C++, for the header.
 MATRIX_DESCRIPTOR_FUNCTION = """\
-// The matrix descriptor of a tile in shared memory for wgmma. Offsets are in bytes; swizzle is 0 for none, 1 for 128B, 2
-// for 64B, 3 for 32B. (PTX ISA: Asynchronous Warpgroup Level Matrix Shared Memory Layout)
+// The matrix descriptor of a tile in shared memory for wgmma. Offsets are in bytes; swizzle is 0 for none, 1 for 128B,
+// 2 for 64B, 3 for 32B. (PTX ISA: Asynchronous Warpgroup Level Matrix Shared Memory Layout)
 __device__ __forceinline__ unsigned long long matrix_descriptor(
-    const void* start, unsigned leading_byte_offset, unsigned stride_byte_offset, unsigned swizzle, unsigned base_offset = 0)
+    const void* start,
+    unsigned leading_byte_offset,
+    unsigned stride_byte_offset,
+    unsigned swizzle,
+    unsigned base_offset = 0)
 {
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(start));
     return static_cast<unsigned long long>((address & 0x3ffffu) >> 4)

@@ -27,7 +27,9 @@ FRACTIONAL = Family(
     words=(_PRIMARY, _SECONDARY, flag("fraction")),
     arguments=(
         Argument("%", (_POLICY,)),
-        Argument("%", (operands.value("fraction", "f32", "what part of the accesses, in (0, 1]"),), given(fraction=True)),
+        Argument(
+            "%", (operands.value("fraction", "f32", "what part of the accesses, in (0, 1]"),), given(fraction=True)
+        ),
     ),
     summary="Makes a cache policy that gives a fraction of the accesses, all by default, the priority {primary}.",
     section=_SECTION,

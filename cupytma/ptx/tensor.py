@@ -62,7 +62,7 @@ _UNITS = (
     ),
     Note(
         given(mode=_FOUR_ROWS),
-        "coordinate_0 is the first column, on a multiple of 16 bytes, and coordinates 1 to 4 the four rows, in elements.",
+        "coordinate_0 is the first column, on a multiple of 16 bytes, and the others the four rows, in elements.",
     ),
     Note(given(mode="im2col"), "The im2col offsets are added to the pixels of the box."),
     Note(given(mode=_WIDE), "w_halo and w_offset say which pixels along W are loaded."),

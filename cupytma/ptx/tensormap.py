@@ -21,16 +21,24 @@ _STRIDE_ORDINAL = operands.immediate(
     "ordinal", "which stride, 0 to 3: number i is the stride of dimension i + 1; dimension 0 has none", 0, 3
 )
 
-# One row per field: the width of its value, the ordinal where there is one value per dimension, and the value's operand.
+# One row per field: the width of its value, the ordinal where each dimension has one, and the value's operand.
 _COUNT = "the new value, in elements; the instruction encodes it minus 1"
 _FIELDS: dict[str, tuple[str, Operand | None, Operand]] = {
     "global_address": ("b64", None, operands.value("value", "b64", "the tensor's new address, aligned to 16 bytes")),
     "rank": ("b32", None, operands.value("value", "b32", "the new rank minus 1, 0 to 4")),
     "box_dim": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
     "global_dim": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
-    "global_stride": ("b64", _STRIDE_ORDINAL, operands.value("value", "b64", "the new stride in bytes, a multiple of 16")),
+    "global_stride": (
+        "b64",
+        _STRIDE_ORDINAL,
+        operands.value("value", "b64", "the new stride in bytes, a multiple of 16"),
+    ),
     "element_stride": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
-    "elemtype": ("b32", None, operands.immediate("value", "the element type in PTX numbering; 13 to 15 are packed", 0, 15)),
+    "elemtype": (
+        "b32",
+        None,
+        operands.immediate("value", "the element type in PTX numbering; 13 to 15 are packed", 0, 15),
+    ),
     "interleave_layout": ("b32", None, operands.immediate("value", "0 none, 1 for 16 bytes, 2 for 32 bytes", 0, 2)),
     "swizzle_mode": ("b32", None, operands.immediate("value", "0 none, 1 32B, 2 64B, 3 128B, 4 96B on sm_103a", 0, 4)),
     "swizzle_atomicity": (
@@ -67,9 +75,7 @@ REPLACE = Family(
     section=_DATA_MOVEMENT + "tensormap.replace",
     ptx_version=(8, 3),
     features=frozenset({Feature.TENSORMAP_REPLACE}),
-    requirements=(
-        Requirement(given(field="swizzle_atomicity"), (8, 6), frozenset({Feature.SWIZZLE_ATOMICITY})),
-    ),
+    requirements=(Requirement(given(field="swizzle_atomicity"), (8, 6), frozenset({Feature.SWIZZLE_ATOMICITY})),),
     notes=(
         Note(given(field="elemtype"), "sm_90a has the types 0 to 12."),
         Note(given(field="swizzle_mode"), "Mode 4 exists on sm_103a alone."),
@@ -86,7 +92,8 @@ CP_FENCEPROXY = Family(
     arguments=(
         Argument("[%]", (operands.changed_map("global", "destination"),)),
         Argument(
-            "[%]", (operands.address("source", "shared::cta", "the tensor map to copy, aligned to 128 bytes", "const void*"),)
+            "[%]",
+            (operands.address("source", "shared::cta", "the tensor map to copy, aligned to 128 bytes", "const void*"),),
         ),
         Argument("128"),
     ),
@@ -105,8 +112,8 @@ FENCE_RELEASE = Family(
     words=(_SCOPE,),
     arguments=(),
     summary=(
-        "Releases the thread's earlier accesses through the generic proxy to later accesses through the tensormap proxy "
-        "of threads that acquire them, at {scope} scope."
+        "Releases the thread's earlier accesses through the generic proxy to later accesses through the tensormap "
+        "proxy of threads that acquire them, at {scope} scope."
     ),
     section=_SYNCHRONISATION + "membar, fence",
     ptx_version=(8, 3),

@@ -39,7 +39,7 @@ FENCE = _simple(
 COMMIT_GROUP = _simple("commit_group", "Makes a wgmma-group of the wgmma_mma_async that were not committed yet.")
 WAIT_GROUP = _simple(
     "wait_group",
-    "Waits until at most count of the newest wgmma-groups are pending; then the accumulators of the others may be read.",
+    "Waits until at most count of the newest wgmma-groups are pending; the accumulators of the others are final.",
     (Argument("%", (operands.immediate("count", "how many of the newest wgmma-groups may be pending", 0, 7),)),),
 )
 
@@ -115,8 +115,9 @@ def _row(
             *immediates,
         ),
         summary=(
-            f"Starts d = A * B + d for A of 64 x {k} {{a_type}}, B of {k} x {{n}} {{b_type}} and d of 64 x {{n}} {{d_type}}"
-            ", by the warpgroup, through the async proxy. It completes through wgmma_commit_group and wgmma_wait_group."
+            f"Starts d = A * B + d for A of 64 x {k} {{a_type}}, B of {k} x {{n}} {{b_type}} and d of 64 x {{n}} "
+            "{d_type}, by the warpgroup, through the async proxy. It completes through wgmma_commit_group and "
+            "wgmma_wait_group."
         ),
         section=_SECTION + "mma_async",
         ptx_version=(8, 0),
@@ -227,5 +228,7 @@ def wgmma_mma_async(
     for name in ("d_type", "b_type", "satfinite"):
         if words[name] not in choices[name]:
             legal = ", ".join(map(repr, choices[name]))
-            raise EmissionError(f"wgmma_mma_async: {name}={words[name]!r} clashes with a_type={a_type!r}; legal: {legal}")
+            raise EmissionError(
+                f"wgmma_mma_async: {name}={words[name]!r} clashes with a_type={a_type!r}; legal: {legal}"
+            )
     return row.build(**words)

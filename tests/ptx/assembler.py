@@ -10,8 +10,8 @@ import ctypes
 import importlib.util
 import os
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
 
 NEW_NVRTC_VARIABLE = "CUPYTMA_TEST_NVRTC"
@@ -23,6 +23,7 @@ _REGISTERS = (
     ".reg .f32 f<300>;",
     ".reg .b128 q<4>;",
 )
+_BATCH_CHARACTERS = 12_000
 _LINE = re.compile(r"line (\d+); (error|fatal)\s*: (.*)")
 
 
@@ -35,7 +36,7 @@ class Assembler:
         self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = (major.value, minor.value)
 
-    @property
+    @cached_property
     def ptx_version(self) -> tuple[int, int]:
         """The PTX ISA version that it writes, read from what it compiles."""
         status, text, _ = self._compile('extern "C" __global__ void k() {}', "compute_90", "PTX")
@@ -44,7 +45,7 @@ class Assembler:
         assert found
         return int(found[1]), int(found[2])
 
-    @property
+    @cached_property
     def targets(self) -> tuple[str, ...]:
         """The targets that it compiles for, of those named in `cupytma.targets`."""
         from cupytma.targets import TARGETS
@@ -57,7 +58,12 @@ class Assembler:
         Registers are named by class and number: ``r0`` for 32 bits, ``l0`` for 64, ``h0``, ``f0``, ``p0``, ``q0``.
         """
         refused: dict[str, str] = {}
-        remaining = list(dict.fromkeys(lines))
+        for batch in _batches(dict.fromkeys(lines)):
+            refused |= self._refused_of(batch, target)
+        return refused
+
+    def _refused_of(self, remaining: list[str], target: str) -> dict[str, str]:
+        refused: dict[str, str] = {}
         # A log holds no more than some thousand characters, so those that it names are left out and the rest tried
         # again, until all that remain assemble.
         while remaining and (found := self._named_in_log(remaining, target)):
@@ -67,7 +73,9 @@ class Assembler:
 
     def _named_in_log(self, lines: list[str], target: str) -> dict[str, str]:
         body = "\n".join(f'"{line}\\n"' for line in (*_REGISTERS, *lines))
-        source = f'extern "C" __global__ void __launch_bounds__(128, 1) k() {{ asm volatile("{{\\n"\n{body}\n"}}\\n"); }}'
+        source = (
+            f'extern "C" __global__ void __launch_bounds__(128, 1) k() {{ asm volatile("{{\\n"\n{body}\n"}}\\n"); }}'
+        )
         status, _, log = self._compile(source, target, "")
         if status == 0:
             return {}
@@ -101,11 +109,27 @@ class Assembler:
         return buffer.value.decode(errors="replace")
 
 
+def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines in modules of a size that is assembled quickly: large ones with many wgmma take minutes."""
+    batch: list[str] = []
+    size = 0
+    for line in lines:
+        if size > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    yield batch
+
+
 @cache
 def assemblers() -> dict[tuple[int, int], Assembler]:
     """The NVRTC libraries at hand, by version: the wheels' and the one that the variable names."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     named = os.environ.get(NEW_NVRTC_VARIABLE)
-    paths = [*(p for folder in folders for p in sorted(folder.glob("*/lib/libnvrtc.so.1?"))), *([Path(named)] if named else ())]
+    paths = [
+        *(p for folder in folders for p in sorted(folder.glob("*/lib/libnvrtc.so.1?"))),
+        *([Path(named)] if named else ()),
+    ]
     return {a.version: a for a in map(Assembler, paths)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -30,29 +31,55 @@ def compiled(body: str, header: str, target: str = "sm_90a", parameters: str = "
     return compile_cuda(source, target=target, headers={"cupytma.cuh": header}).ptx
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120"])
 def test_one_function_per_form_and_the_conveniences(target: str) -> None:
-    forms = {i.function_name for i in ptx.catalogue()}
-    copies = {"tensor_load", "tensor_load_multicast", "tensor_load_shared_cta", "tensor_store"}
-    copies |= {f"{name}_cache_hint" for name in copies}
+    forms = {i.function_name for i in ptx.catalogue() if i.supported_on(target)}
     names = defined(ptx.header(target=target))
     assert len(names) == len(set(names))
-    assert set(names) == forms | copies | {"mbarrier_wait_parity"}
+    extra = set(names) - forms
+    assert forms <= set(names)
+    assert {"mbarrier_wait_parity", "tensor_load", "tensor_load_multicast_cache_hint", "tensor_store"} <= extra
+    assert {"tensor_reduce_add", "tensor_store_im2col_no_offs", "tensor_prefetch"} <= extra
+    assert ("matrix_descriptor" in extra) == (target == "sm_90a")
+    assert len(extra) < 120
 
 
 def test_the_functions_are_the_instructions_own() -> None:
     header = ptx.header(target="sm_90a")
+    assert all(i.function() in header for i in ptx.catalogue() if i.supported_on("sm_90a"))
+
+
+def test_every_function_has_its_comment_and_a_volatile_asm() -> None:
     for i in ptx.catalogue():
-        assert i.function() in header
+        text = i.function()
+        comment = " ".join(line.removeprefix("// ") for line in text.splitlines() if line.startswith("// "))
+        assert comment == f"{i.documentation} ({i.source})"
+        assert text.count("asm volatile(") == 1
+        assert ('"memory"' in text) == ("memory" in i.clobbers)
 
 
-@pytest.mark.parametrize("i", ptx.catalogue(), ids=repr)
-def test_every_function_has_its_comment_and_a_volatile_asm(i: ptx.Instruction) -> None:
-    lines = i.function().splitlines()
-    comment = " ".join(line.removeprefix("// ") for line in lines if line.startswith("// "))
-    assert comment == f"{i.documentation} ({i.source})"
-    assert sum("asm volatile(" in line for line in lines) == 1
-    assert ('"memory"' in i.function()) == ("memory" in i.clobbers)
+def test_it_costs_an_empty_kernel_at_most_a_tenth_of_a_second() -> None:
+    def seconds(header: str) -> float:
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            compile_cuda(EMPTY, target="sm_90a", headers={"cupytma.cuh": header})
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    seconds("")
+    assert seconds(ptx.header(target="sm_90a")) - seconds("") <= 0.1
+
+
+def test_wgmma_comes_with_its_macro_or_by_name() -> None:
+    body = "float d[32] = {}; cupytma::wgmma_mma_async_m64n64k16_f32_bf16_bf16<>(d, 1, 2, true); tile[0] = d[0];"
+    with pytest.raises(CompileError, match="wgmma_mma_async"):
+        compiled(body, ptx.header())
+    form = ptx.wgmma_mma_async(n=64, a_type="bf16")
+    code = compiled(body, ptx.header(only=[form]))
+    assert "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16" in code
+    assert form.function_name in ptx.header()
+    assert form.function_name not in ptx.header(wgmma=False)
 
 
 def test_it_is_self_contained() -> None:

@@ -9,14 +9,23 @@ import pytest
 from cupytma import ptx
 from cupytma.errors import CupytmaError, EmissionError
 
+MODES = "supported: 'tile', 'tile::gather4', 'im2col', 'im2col::w', 'im2col::w::128'"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("tensor_load", {"rank": 0}, "tensor_load: rank=0 is not supported; supported: 1, 2, 3, 4, 5"),
     ("tensor_load", {"rank": 6}, "tensor_load: rank=6 is not supported; supported: 1, 2, 3, 4, 5"),
     ("tensor_load", {"rank": "2d"}, "tensor_load: rank='2d' is not supported; supported: 1, 2, 3, 4, 5"),
     ("tensor_load", {"rank": 2.0}, "tensor_load: rank=2.0 is not supported; supported: 1, 2, 3, 4, 5"),
     ("tensor_load", {"rank": True}, "tensor_load: rank=True is not supported; supported: 1, 2, 3, 4, 5"),
-    ("tensor_load", {"rank": 2, "mode": "tiled"}, "tensor_load: mode='tiled' is not supported; supported: 'tile'"),
-    ("tensor_load", {"rank": 2, "mode": None}, "tensor_load: mode=None is not supported; supported: 'tile'"),
+    (
+        "tensor_load",
+        {"rank": 2, "mode": "tiled"},
+        f"tensor_load: mode='tiled' is not supported; {MODES}",
+    ),
+    (
+        "tensor_load",
+        {"rank": 2, "mode": None},
+        f"tensor_load: mode=None is not supported; {MODES}",
+    ),
     (
         "tensor_load",
         {"rank": 2, "destination": "shared"},
@@ -95,6 +104,102 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "fence_proxy_async: space='shared' is not supported; supported: None, 'global', 'shared::cta', "
         "'shared::cluster'",
     ),
+    ("tensor_load", {"rank": 2, "mode": "im2col"}, "rank=2 clashes with mode='im2col'"),
+    ("tensor_load", {"rank": 1, "mode": "im2col::w"}, "legal ranks: 3, 4, 5"),
+    ("tensor_load", {"rank": 3, "mode": "tile::gather4"}, "rank=3 clashes with mode='tile::gather4'"),
+    ("tensor_load", {"rank": 2, "mode": "tile::scatter4"}, "mode='tile::scatter4' is not supported"),
+    ("tensor_load", {"rank": 2, "cta_group": 3}, "cta_group=3 is not supported; supported: None, 1, 2"),
+    ("tensor_store", {"rank": 2, "mode": "im2col_no_offs"}, "rank=2 clashes with mode='im2col_no_offs'"),
+    ("tensor_store", {"rank": 3, "mode": "im2col"}, "supported: 'tile', 'tile::scatter4', 'im2col_no_offs'"),
+    ("tensor_store", {"rank": 4, "mode": "tile::scatter4"}, "legal rank: 2"),
+    (
+        "tensor_reduce",
+        {"rank": 2, "reduction": "add", "mode": "tile::scatter4"},
+        "the assembler turns it into a plain scatter store that loses the reduction; "
+        "legal modes: 'tile', 'im2col_no_offs'",
+    ),
+    (
+        "tensor_reduce",
+        {"rank": 2, "reduction": "mul"},
+        "reduction='mul' is not supported; supported: 'add', 'min', 'max'",
+    ),
+    (
+        "tensor_reduce",
+        {"rank": 2, "reduction": "inc", "data_type": "INT32"},
+        "reduction='inc' clashes with data_type='INT32': inc exists for u32; s32 has add, min, max, and, or, xor",
+    ),
+    ("tensor_reduce", {"rank": 2, "reduction": "and", "data_type": "INT64"}, "s64 has min, max"),
+    ("tensor_prefetch", {"rank": 2, "mode": "im2col"}, "legal ranks: 3, 4, 5"),
+    ("bulk_copy", {"destination": "global", "source": "global"}, "legal directions: global to shared::cluster"),
+    ("bulk_copy", {"destination": "shared::cta", "source": "shared::cta"}, "legal directions"),
+    ("bulk_copy", {"destination": "shared", "source": "global"}, "destination='shared' is not supported"),
+    (
+        "bulk_copy",
+        {"destination": "shared::cta", "source": "global", "multicast": True},
+        "multicast goes with destination='shared::cluster' and source='global'",
+    ),
+    (
+        "bulk_copy",
+        {"destination": "shared::cluster", "source": "shared::cta", "cache_hint": True},
+        "does not pass the L2 cache",
+    ),
+    (
+        "bulk_copy",
+        {"destination": "shared::cluster", "source": "global", "ignore_oob": True},
+        "it goes with destination='shared::cta'",
+    ),
+    ("bulk_copy", {"destination": "shared::cta", "source": "global", "byte_mask": True}, "destination='global'"),
+    (
+        "bulk_copy",
+        {"destination": "shared::cta", "source": "global", "semantics": "relaxed"},
+        "semantics='relaxed' clashes with scope=None",
+    ),
+    (
+        "bulk_copy",
+        {"destination": "shared::cta", "source": "global", "semantics": "weak", "scope": "gpu"},
+        "scope='gpu' clashes with semantics='weak'",
+    ),
+    (
+        "bulk_copy",
+        {"destination": "shared::cluster", "source": "shared::cta", "semantics": "relaxed", "scope": "gpu"},
+        "legal scopes: 'cta', 'cluster'",
+    ),
+    ("bulk_reduce", {"reduction": "xor", "data_type": "s32"}, "to global, xor exists for b32, b64"),
+    ("bulk_reduce", {"reduction": "add", "data_type": "s64"}, "add exists for u32, s32, u64, f16, bf16, f32, f64"),
+    (
+        "bulk_reduce",
+        {"reduction": "add", "data_type": "f32", "destination": "shared::cluster"},
+        "to shared::cluster, add exists for u32, s32, u64",
+    ),
+    (
+        "bulk_reduce",
+        {"reduction": "add", "data_type": "u32", "destination": "shared::cluster", "cache_hint": True},
+        "cache_hint=True clashes with destination='shared::cluster'",
+    ),
+    ("multimem_bulk_reduce", {"reduction": "dec", "data_type": "f32"}, "dec exists for u32"),
+    ("tensormap_replace", {"field": "box_size"}, "field='box_size' is not supported; supported: 'global_address'"),
+    ("tensormap_replace", {"field": "rank", "space": "shared"}, "space='shared' is not supported"),
+    ("tensormap_replace", {"field": "global_stride", "ordinal": 4}, "ordinal=4 is out of range; legal: 0 to 3"),
+    ("tensormap_replace", {"field": "global_dim", "ordinal": 5}, "ordinal=5 is out of range; legal: 0 to 4"),
+    ("tensormap_replace", {"field": "rank", "ordinal": 0}, "has no immediate 'ordinal'; it has: none"),
+    ("tensormap_replace", {"field": "fill_mode", "value": 2}, "value=2 is out of range; legal: 0 or 1"),
+    ("tensormap_cp_fenceproxy", {"scope": "block"}, "supported: 'cta', 'cluster', 'gpu', 'sys'"),
+    ("fence_proxy_tensormap", {"semantics": "acq_rel", "scope": "gpu"}, "supported: 'release', 'acquire'"),
+    ("setmaxnreg", {"action": "inc", "count": 100}, "count=100 is out of range; legal: 24 to 256 in steps of 8"),
+    ("setmaxnreg", {"action": "set"}, "supported: 'inc', 'dec'"),
+    ("mbarrier_arrive", {"space": "shared::cluster"}, "state=True clashes with space='shared::cluster'"),
+    ("mbarrier_test_wait", {"space": "shared::cluster"}, "supported: 'shared::cta', 'generic'"),
+    ("createpolicy_fractional", {"primary": "evict_last", "secondary": "evict_last"}, "secondary='evict_last'"),
+    ("wgmma_mma_async", {"n": 12, "a_type": "f16"}, "n=12 is not supported"),
+    ("wgmma_mma_async", {"n": 40, "a_type": "s8"}, "n=40 is not supported"),
+    ("wgmma_mma_async", {"n": 64, "a_type": "f64"}, "a_type='f64' is not supported; supported: 'f16', 'bf16'"),
+    ("wgmma_mma_async", {"n": 64, "a_type": "bf16", "d_type": "f16"}, "d_type='f16' clashes with a_type='bf16'"),
+    ("wgmma_mma_async", {"n": 64, "a_type": "f16", "b_type": "bf16"}, "b_type='bf16' clashes with a_type='f16'"),
+    ("wgmma_mma_async", {"n": 64, "a_type": "f16", "satfinite": True}, "satfinite=True clashes with a_type='f16'"),
+    ("ldmatrix", {"num": 4, "shape": "m16n16", "trans": True, "type": "b8"}, "num=4 clashes with shape='m16n16'"),
+    ("ldmatrix", {"num": 1, "shape": "m16n16", "type": "b8"}, "always transposed"),
+    ("ldmatrix", {"num": 1, "type": "b8"}, "type='b8' clashes with shape='m8n8'; legal: 'b16'"),
+    ("stmatrix", {"num": 1, "shape": "m16n8", "trans": True}, "legal: 'b8'"),
     ("elect_sync", {"lane": 1}, "elect_sync: lane=1 is not supported; supported: False, True"),
 ]
 

@@ -1,0 +1,279 @@
+"""The tables of the compilers' documents: operand classes, enumerations, names in the NVVM dialect, invariants.
+
+Sources: the founding documents "NVVM TMA Ops" and "TMA + Tensormap + cp.async.bulk Emission". Where they disagree with
+the assembler the instruction is spelt as it assembles; the names here are the documents'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from cupytma.errors import EmissionError
+from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.operands import Operand
+from cupytma.ptx.parse import parse
+from cupytma.ptx.reductions import REDUCTIONS
+
+#: The inline-assembly constraint of each operand class.
+OPERAND_CLASSES = {
+    "tensor_map": "l",
+    "cache_policy": "l",
+    "coordinate": "r",
+    "im2col_offset": "h",
+    "cta_mask": "h",
+}
+#: The placeholder number of the tensor map, by direction.
+DESCRIPTOR_POSITION = {"load": 1, "store": 0}
+
+
+class TmaLoadMode(IntEnum):
+    """The load mode of the emission document, which decides about ``.multicast::cluster``."""
+
+    NO_MULTICAST = 0
+    TWO_CTA = 1
+    W_MULTICAST = 2
+    W128_MULTICAST = 3
+
+
+class TmaStoreMode(IntEnum):
+    """The store mode of the emission document."""
+
+    TILED = 0
+    IM2COL = 1
+    IM2COL_W = 2
+    IM2COL_W128 = 3
+
+
+class ReductionKind(IntEnum):
+    """The eight reductions, ``redKind``."""
+
+    ADD = 0
+    MIN = 1
+    MAX = 2
+    INC = 3
+    DEC = 4
+    AND = 5
+    OR = 6
+    XOR = 7
+
+
+_LOAD_MODES = {"im2col::w": TmaLoadMode.W_MULTICAST, "im2col::w::128": TmaLoadMode.W128_MULTICAST}
+_STORE_MODES = {
+    "tile": TmaStoreMode.TILED,
+    "tile::scatter4": TmaStoreMode.TILED,
+    "im2col": TmaStoreMode.IM2COL,
+    "im2col_no_offs": TmaStoreMode.IM2COL,
+    "im2col::w": TmaStoreMode.IM2COL_W,
+    "im2col::w::128": TmaStoreMode.IM2COL_W128,
+}
+
+
+def load_mode(instruction: Instruction) -> TmaLoadMode:
+    """The load mode of a tensor load: by its im2col mode, else by whether it works for a pair of blocks.
+
+    Raises
+    ------
+    EmissionError
+        For another instruction.
+    """
+    words = dict(instruction.words)
+    if instruction.family != "tensor_load":
+        raise EmissionError(f"{instruction!r} is no tensor load and has no load mode")
+    default = TmaLoadMode.TWO_CTA if words["cta_group"] == 2 else TmaLoadMode.NO_MULTICAST
+    return _LOAD_MODES.get(str(words["mode"]), default)
+
+
+def store_mode(instruction: Instruction) -> TmaStoreMode:
+    """The store mode of a tensor store or reduction.
+
+    Raises
+    ------
+    EmissionError
+        For another instruction.
+    """
+    if instruction.family not in ("tensor_store", "tensor_reduce"):
+        raise EmissionError(f"{instruction!r} is no tensor store and has no store mode")
+    return _STORE_MODES[str(dict(instruction.words)["mode"])]
+
+
+def reduction_kind(instruction: Instruction) -> ReductionKind:
+    """The kind of a reduction.
+
+    Raises
+    ------
+    EmissionError
+        For an instruction that reduces nothing.
+    """
+    reduction = dict(instruction.words).get("reduction")
+    if reduction not in REDUCTIONS:
+        raise EmissionError(f"{instruction!r} is no reduction")
+    return ReductionKind[str(reduction).upper()]
+
+
+_INLINE_OP, _INLINE_CALL = "nvvm.inline_ptx", "llvm.inline_asm"
+
+# Family: the dialect's op and the intrinsic, with places for the words. What is not here has no op of its own.
+_NAMES: dict[str, tuple[str, str]] = {
+    "tensor_load": (
+        "nvvm.cp.async.bulk.tensor.{destination}.global",
+        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.{destination}.global.{mode}",
+    ),
+    "tensor_store": (
+        "nvvm.cp.async.bulk.tensor.global.shared.cta",
+        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.global.shared.cta.{mode}",
+    ),
+    "tensor_reduce": (
+        "nvvm.cp.async.bulk.tensor.reduce",
+        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.global.shared.cta.{mode}.reduce.{reduction}",
+    ),
+    "tensor_prefetch": (
+        "nvvm.cp.async.bulk.tensor.prefetch",
+        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.{mode}.prefetch",
+    ),
+    "bulk_copy": (
+        "nvvm.cp.async.bulk.{destination}.{source}",
+        "llvm.nvvm.cp.async.bulk.{source}.to.{destination}",
+    ),
+    "bulk_prefetch": ("nvvm.cp.async.bulk.prefetch", "llvm.nvvm.cp.async.bulk.prefetch.L2"),
+    "bulk_commit_group": ("nvvm.cp.async.bulk.commit.group", "llvm.nvvm.cp.async.bulk.commit.group"),
+    "bulk_wait_group": ("nvvm.cp.async.bulk.wait_group", "llvm.nvvm.cp.async.bulk.wait_group"),
+    "tensormap_cp_fenceproxy": (
+        "nvvm.tensormap.cp_fenceproxy",
+        "llvm.nvvm.cp.async.bulk.tensor.shared.cluster.tensormap.cta",
+    ),
+    "tensormap_replace": ("nvvm.tensormap.replace.tile.{field}", "llvm.nvvm.tensormap.replace.tile.{field}"),
+    "fence_proxy_tensormap_release": (
+        "nvvm.fence.proxy.release",
+        "llvm.nvvm.fence.proxy.tensormap.generic.release.{scope}",
+    ),
+    "fence_proxy_tensormap_acquire": (
+        "nvvm.fence.proxy.acquire",
+        "llvm.nvvm.fence.proxy.tensormap.generic.acquire.{scope}",
+    ),
+    "fence_proxy_async": ("nvvm.fence.proxy", "llvm.nvvm.fence.proxy.async"),
+    "fence_mbarrier_init": ("nvvm.fence.mbarrier.init", "llvm.nvvm.fence.mbarrier_init.release.cluster"),
+    "mbarrier_init": ("nvvm.mbarrier.init", "llvm.nvvm.mbarrier.init.shared"),
+    "mbarrier_inval": ("nvvm.mbarrier.inval", "llvm.nvvm.mbarrier.inval.shared"),
+    "mbarrier_arrive": ("nvvm.mbarrier.arrive", "llvm.nvvm.mbarrier.arrive.shared"),
+    "mbarrier_arrive_expect_tx": ("nvvm.mbarrier.arrive.expect_tx", _INLINE_CALL),
+    "mbarrier_try_wait_parity": ("nvvm.mbarrier.try_wait.parity", _INLINE_CALL),
+    "mbarrier_test_wait": ("nvvm.mbarrier.test.wait", "llvm.nvvm.mbarrier.test.wait.shared"),
+    "elect_sync": ("nvvm.elect.sync", "llvm.nvvm.elect.sync"),
+    "prefetch_tensormap": ("nvvm.prefetch", "llvm.nvvm.prefetch.tensormap"),
+    "mapa": ("nvvm.mapa", "llvm.nvvm.mapa"),
+    "griddepcontrol": ("nvvm.griddepcontrol", "llvm.nvvm.griddepcontrol.{action}"),
+    "setmaxnreg": ("nvvm.setmaxregister", "llvm.nvvm.setmaxnreg.{action}.sync.aligned.u32"),
+    "barrier_cluster_arrive": ("nvvm.cluster.arrive", "llvm.nvvm.barrier.cluster.arrive"),
+    "barrier_cluster_wait": ("nvvm.cluster.wait", "llvm.nvvm.barrier.cluster.wait"),
+    "wgmma_fence": ("nvvm.wgmma.fence.aligned", "llvm.nvvm.wgmma.fence.sync.aligned"),
+    "wgmma_commit_group": ("nvvm.wgmma.commit.group.sync.aligned", "llvm.nvvm.wgmma.commit_group.sync.aligned"),
+    "wgmma_wait_group": ("nvvm.wgmma.wait.group.sync.aligned", "llvm.nvvm.wgmma.wait_group.sync.aligned"),
+    "wgmma_mma_async": ("nvvm.wgmma.mma_async", _INLINE_CALL),
+    "ldmatrix": ("nvvm.ldmatrix", "llvm.nvvm.ldmatrix.sync.aligned.{shape}.x{num}"),
+    "stmatrix": ("nvvm.stmatrix", "llvm.nvvm.stmatrix.sync.aligned.{shape}.x{num}"),
+}
+_FIXED_ASSEMBLY_MODES = ("tile::gather4", "tile::scatter4")
+
+
+def _named(instruction: Instruction, which: int) -> str:
+    row = _NAMES.get(instruction.family, (_INLINE_OP, _INLINE_CALL))
+    words = {name: str(value) for name, value in instruction.words}
+    # Names have dots in a state space and underscores in a mode; a store's im2col mode is im2col.
+    words |= {name: words[name].replace("::", ".") for name in ("destination", "source") if name in words}
+    if "mode" in words:
+        words["mode"] = words["mode"].replace("::", "_").replace("im2col_no_offs", "im2col")
+    return row[which].format(**words)
+
+
+def nvvm_name(instruction: Instruction) -> str:
+    """The op of the NVVM dialect that stands for an instruction; ``nvvm.inline_ptx`` where there is none of its own."""
+    return _named(instruction, 0)
+
+
+def llvm_intrinsic(instruction: Instruction) -> str:
+    """The LLVM intrinsic of an instruction, as the NVVM document names it.
+
+    ``llvm.inline_asm`` where it is reached by inline assembly: gather4 and scatter4, im2col stores with a cache hint,
+    and what has no intrinsic. For ``tensormap.cp_fenceproxy`` it is the first of the two that the document pairs.
+    """
+    words = dict(instruction.words)
+    hinted_store = instruction.family == "tensor_store" and words["mode"] == "im2col_no_offs" and words["cache_hint"]
+    if hinted_store or words.get("mode") in _FIXED_ASSEMBLY_MODES:
+        return _INLINE_CALL
+    return _named(instruction, 1)
+
+
+_SHARED_POINTER = "ptr addrspace(3)"
+
+
+def operand_types(instruction: Instruction) -> tuple[str, ...]:
+    """The LLVM types of an instruction's inputs: pointers by address space, and integers."""
+    return tuple(_llvm_type(operand) for operand in instruction.inputs)
+
+
+def _llvm_type(operand: Operand) -> str:
+    if operand.space is None:
+        return {"h": "i16", "r": "i32", "l": "i64", "f": "float", "n": "i32"}[operand.constraint[-1]]
+    shared = operand.space.startswith("shared") and operand.constraint == "r"
+    return _SHARED_POINTER if shared else "ptr"
+
+
+_OPTIONAL = {"cta_mask": "multicastEnable", "cache_policy": "cacheHintEnable"}
+
+
+def verify(instruction: Instruction | str, operands: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The NVVM document's verifier invariants that an op breaks.
+
+    Parameters
+    ----------
+    instruction : Instruction or str
+        The form, or PTX text of it.
+    operands : sequence of str, optional
+        The LLVM types of the operands given to it, such as ``"ptr addrspace(3)"``, ``"ptr"``, ``"i32"``, ``"i16"``,
+        ``"i64"``. Default: those that the form has.
+
+    Returns
+    -------
+    tuple of str
+        One sentence per broken invariant; empty when all hold.
+    """
+    form = parse(instruction) if isinstance(instruction, str) else instruction
+    wanted = list(form.inputs)
+    given = list(operand_types(form) if operands is None else operands)
+    problems = _rank_problems(form)
+    # A trailing optional operand that is missing or too much is named by the attribute it goes with.
+    words = dict(form.words)
+    trailing = [o.name for o in wanted if o.name in _OPTIONAL]
+    if len(given) < len(wanted):
+        missing = wanted[len(given) :]
+        problems += [
+            f"{_OPTIONAL[o.name]} is set, so the operand {o.name} must be supplied"
+            if o.name in _OPTIONAL
+            else f"the operand {o.name} is missing"
+            for o in missing
+        ]
+    elif len(given) > len(wanted):
+        absent = [f"{a} is not set" for name, a in _OPTIONAL.items() if name not in trailing]
+        what = f" ({', '.join(absent)})" if absent and "cache_hint" in words else ""
+        problems.append(f"{len(given)} operands were given where the form has {len(wanted)}{what}")
+    for operand, found in zip(wanted, given, strict=False):
+        expected = _llvm_type(operand)
+        if found != expected:
+            role = "is in address space 3" if expected == _SHARED_POINTER else f"has type {expected}"
+            problems.append(f"{operand.name} {role}, not {found}")
+    return tuple(problems)
+
+
+def _rank_problems(form: Instruction) -> list[str]:
+    words = dict(form.words)
+    problems = []
+    rank, mode = words.get("rank"), str(words.get("mode", ""))
+    coordinates = sum(operand.vector == "coordinates" for operand in form.operands)
+    if rank is not None and mode not in _FIXED_ASSEMBLY_MODES and coordinates != rank:
+        problems.append(f"{coordinates} coordinates were given for rank {rank}")
+    if mode.startswith("im2col") and rank not in (3, 4, 5):
+        problems.append(f"an im2col form has rank 3, 4 or 5, not {rank}")
+    if "reduction" in words and words["reduction"] not in REDUCTIONS:
+        problems.append(f"redop {words['reduction']!r} is none of {', '.join(REDUCTIONS)}")
+    return problems

@@ -1,0 +1,273 @@
+"""PTX text to `Instruction`: any spelling that assembles, and the spellings of the compilers' documents, with notes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from cupytma.errors import EmissionError
+from cupytma.ptx import tensor, tensormap
+from cupytma.ptx.catalogue import catalogue
+from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.reductions import REDUCTIONS
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_GUARD = re.compile(r"@!?%?[\w$]+\s+")
+# Anything but the sink symbol, which is written where a form has no operand.
+_OPERAND = r"((?!_[,|])[^,\[\]{}|;]+)"
+_PLACEHOLDER = re.compile(r"%\d+")
+_DIMENSION = re.compile(r"[1-5]d")
+_INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)[uU]?")
+_COMPLETION = "mbarrier::complete_tx::bytes"
+_LOAD_MODES = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
+_MODES = (*_LOAD_MODES, "tile::scatter4", "im2col_no_offs")
+
+
+@dataclass
+class _Reading:
+    """A mnemonic as words, its arguments, and what was noticed on the way."""
+
+    words: list[str]
+    arguments: str
+    notes: list[str]
+    ordinal: int | None = None
+
+
+def parse(text: str) -> Instruction:
+    """The instruction that a line of PTX is.
+
+    Registers, placeholders (``%0``, ``$0``) and literals may stand for the operands; a literal in the place of an
+    immediate is bound to it. The modifiers may be in another order than the documented one, and the founding documents'
+    spellings are taken as well; the instruction's ``notes`` then say what differs.
+
+    Parameters
+    ----------
+    text : str
+        One instruction, with or without a guard predicate, a comment and the semicolon.
+
+    Returns
+    -------
+    Instruction
+        Its ``text`` has the documented spelling.
+
+    Raises
+    ------
+    EmissionError
+        If it is no instruction of the family, or its operands do not fit; the message says what would.
+    """
+    line = " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
+    line = _GUARD.sub("", line, count=1) if line.startswith("@") else line
+    mnemonic, _, arguments = line.partition(" ")
+    reading = _Reading(mnemonic.split("."), arguments.strip(), [])
+    for rule in _RULES:
+        rule(reading)
+    candidates, reordered = _candidates(reading.words)
+    if not candidates:
+        raise EmissionError(_unknown(reading.words))
+    found = next(_matches(candidates, reading), None)
+    if found is None:
+        raise EmissionError(_misfit(candidates, reading))
+    if reordered:
+        reading.notes.append(f"the documented order of the modifiers is {found.mnemonic}")
+    return replace(found, notes=tuple(reading.notes)) if reading.notes else found
+
+
+def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator[Instruction]:
+    """The forms whose operands the arguments fit, immediates bound."""
+    squeezed = reading.arguments.replace(" ", "")
+    for form in candidates:
+        found = _pattern(form.arguments).fullmatch(squeezed)
+        if found is None:
+            continue
+        literals = {
+            o.name: int(value.rstrip("uU"), 0)
+            for o, value in zip(form.operands, found.groups(), strict=True)
+            if o.is_immediate and _INTEGER.fullmatch(value)
+        }
+        if reading.ordinal is not None:
+            literals["ordinal"] = reading.ordinal
+        yield form.bind(**literals) if literals else form
+
+
+@cache
+def _pattern(arguments: str) -> re.Pattern[str]:
+    """A regular expression for a form's arguments, whatever stands for its operands."""
+    parts = re.findall(r"%\d+|.", arguments.replace(" ", ""))
+    return re.compile("".join(_OPERAND if _PLACEHOLDER.fullmatch(part) else re.escape(part) for part in parts))
+
+
+@cache
+def _index() -> dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[Instruction, ...]]:
+    index: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Instruction]] = {}
+    for form in catalogue():
+        index.setdefault(_key(form.mnemonic.split(".")), []).append(form)
+    return {key: tuple(forms) for key, forms in index.items()}
+
+
+def _key(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is the same for all orders that the assembler takes: the words, and the spaces' and policies' own order."""
+    ordered = tuple(w for w in words if w in ("global", "shared::cta", "shared::cluster") or w.startswith("L2::evict"))
+    return tuple(sorted(words)), ordered
+
+
+def _candidates(words: list[str]) -> tuple[tuple[Instruction, ...], bool]:
+    forms = _index().get(_key(words), ())
+    exact = tuple(form for form in forms if form.mnemonic.split(".") == words)
+    return exact or forms, not exact
+
+
+def _unknown(words: list[str]) -> str:
+    mnemonic = ".".join(words)
+    near = difflib.get_close_matches(mnemonic, {form.mnemonic for form in catalogue()}, n=3, cutoff=0.5)
+    return f"{mnemonic!r} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
+
+
+def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
+    words = reading.words
+    legal = " or ".join(dict.fromkeys(form.arguments or "no operands" for form in candidates))
+    message = f"the operands of {'.'.join(words)} do not fit: {reading.arguments or 'none'}; it takes {legal}"
+    modifiers = {"cta_mask": ("multicast::cluster", "mask"), "cache_policy": ("L2::cache_hint", "cache hint")}
+    names = {operand.name for form in candidates for operand in form.operands}
+    for name, (modifier, what) in modifiers.items():
+        if name in names:
+            message += f". .{modifier} needs its operand, the {what}"
+        elif any(_key([*words, modifier]) == key for key in _index()):
+            message += f". A {what} needs the modifier .{modifier}"
+    return message
+
+
+# The rules that turn a spelling into the one that assembles. Each changes the reading in place.
+
+
+def _bare_shared(reading: _Reading) -> None:
+    if "shared" not in reading.words:
+        return
+    if reading.words[0] not in ("mbarrier", "ldmatrix", "stmatrix") and reading.words[:3] != [
+        "cp",
+        "async",
+        "mbarrier",
+    ]:
+        raise EmissionError(
+            f"{'.'.join(reading.words)}: bare .shared is refused here; write .shared::cta or .shared::cluster"
+        )
+    reading.words = ["shared::cta" if word == "shared" else word for word in reading.words]
+    reading.notes.append(".shared means .shared::cta")
+
+
+def _underscored_modes(reading: _Reading) -> None:
+    spelt = {
+        "im2col_w": "im2col::w",
+        "im2col_w_128": "im2col::w::128",
+        "gather4": "tile::gather4",
+        "scatter4": "tile::scatter4",
+    }
+    for i, word in enumerate(reading.words):
+        if word in spelt:
+            reading.words[i] = spelt[word]
+            reading.notes.append(f"PTX spells .{word} as .{spelt[word]}")
+
+
+def _reducing_copy(reading: _Reading) -> None:
+    words = reading.words
+    if words[:4] == ["cp", "async", "bulk", "tensor"] and any(word in REDUCTIONS for word in words):
+        words.insert(1, "reduce")
+        reading.notes.append("a reduction is cp.reduce.async.bulk.tensor; its operation is no modifier of a copy")
+    if "reduce" in words and "tile::scatter4" in words:
+        tensor.REDUCE.build(rank=2, reduction="add", mode="tile::scatter4", cache_hint=False)  # raises, and says why
+
+
+def _tensor_words(reading: _Reading) -> None:
+    """What the documents leave out of tensor copies: the mode, the completion mechanism, the level of a prefetch."""
+    words = reading.words
+    at = next((i for i, word in enumerate(words) if _DIMENSION.fullmatch(word)), None)
+    if at is None or "tensor" not in words:
+        return
+    loads, prefetches = "global" in words and "shared::cta" not in words[words.index("global") :], "prefetch" in words
+    if prefetches and "L2" not in words:
+        words.insert(at + 1, "L2")
+        reading.notes.append("a prefetch names its level, .L2")
+    if not loads and "im2col" in words:
+        words[words.index("im2col")] = "im2col_no_offs"
+        reading.notes.append("a store's im2col mode is spelt .im2col_no_offs")
+    if not any(word in _MODES for word in words):
+        last = max(i for i, word in enumerate(words) if word in ("global", "shared::cta", "shared::cluster"))
+        while not loads and last + 1 < len(words) and words[last + 1] in REDUCTIONS:
+            last += 1
+        words.insert(last + 1, "tile")
+        reading.notes.append("without a mode it is .tile")
+    if prefetches:
+        return
+    mode_at = max(i for i, word in enumerate(words) if word in (*_MODES, "global", "shared::cta", "shared::cluster"))
+    needed = _COMPLETION if loads else "bulk_group"
+    if needed not in words:
+        words.insert(mode_at + 1, needed)
+        reading.notes.append(f".{needed} is mandatory; the assembler refuses the instruction without it")
+
+
+def _missing_offsets(reading: _Reading) -> None:
+    words = reading.words
+    rank = next((int(word[0]) for word in words if _DIMENSION.fullmatch(word)), 0)
+    if "im2col" not in words or "tensor" not in words or rank < 3 or reading.arguments.count("{") != 1:
+        return
+    offsets = ", ".join(["%offset"] * (rank - 2))
+    head, closing, tail = reading.arguments.rpartition("[") if "prefetch" not in words else (reading.arguments, "", "")
+    barrier, bracket, rest = tail.partition("]")
+    reading.arguments = f"{head}{closing}{barrier}{bracket}, {{{offsets}}}{rest}"
+    reading.notes.append(f"an im2col load has {rank - 2} 16-bit offsets after the mbarrier; they are missing")
+
+
+def _map_copy(reading: _Reading) -> None:
+    if reading.words[:3] == ["tensormap", "cp", "async"]:
+        reading.words = tensormap.CP_FENCEPROXY.build(scope="cta").mnemonic.split(".")
+        reading.arguments += ", 128"
+        reading.notes.append(
+            "there is no tensormap.cp.async: a tensor map is copied from shared to global memory by "
+            "tensormap.cp_fenceproxy, which also releases it"
+        )
+
+
+_FIELD_ALIASES = {
+    "swizzle": "swizzle_mode",
+    "interleave": "interleave_layout",
+    "fill": "fill_mode",
+    "elem_type": "elemtype",
+    "box_size": "box_dim",
+}
+
+
+def _map_field(reading: _Reading) -> None:
+    words = reading.words
+    if words[:3] != ["tensormap", "replace", "tile"] or len(words) < 4:
+        return
+    field = _FIELD_ALIASES.get(words[3], words[3])
+    if field not in tensormap.REPLACE_FIELDS:
+        raise EmissionError(
+            f"tensormap.replace has no field {words[3]!r}; it has: {', '.join(tensormap.REPLACE_FIELDS)}"
+        )
+    if field != words[3]:
+        reading.notes.append(f"the field is spelt .{field}")
+    rest = words[4:]
+    ordinals = [word for word in rest if word.isdigit()]
+    space = next((word for word in rest if word in ("global", "shared::cta")), "generic")
+    full = tensormap.REPLACE.build(field=field, space=space).mnemonic.split(".")
+    if ordinals:
+        reading.arguments = reading.arguments.replace(",", f", {ordinals[0]},", 1)
+        reading.notes.append("the ordinal is the second operand, not a modifier")
+    if "b1024" not in rest or full[-1] not in rest:
+        where = "" if space != "generic" else "; without an address space the address is generic"
+        reading.notes.append(f"the widths .b1024.{full[-1]} must be written{where}")
+    reading.words = full
+
+
+_RULES: tuple[Callable[[_Reading], None], ...] = (
+    _bare_shared,
+    _underscored_modes,
+    _reducing_copy,
+    _tensor_words,
+    _missing_offsets,
+    _map_copy,
+    _map_field,
+)
