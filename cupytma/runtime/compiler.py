@@ -128,7 +128,9 @@ def compile(  # the name is the public one: tma.compile
     if HEADER_NAME not in headers and any(HEADER_NAME in text for text in (source, *headers.values())):
         from cupytma import ptx
 
-        headers[HEADER_NAME] = ptx.header(target=chosen)
+        # The many shapes of wgmma are two thirds of the header, and most kernels have none of them.
+        wgmma = any("wgmma" in text.lower() for text in (source, *headers.values()))
+        headers[HEADER_NAME] = ptx.header(target=chosen, wgmma=wgmma)
     arguments = [
         f"--gpu-architecture={chosen}",
         "--std=c++17",

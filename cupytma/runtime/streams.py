@@ -8,11 +8,21 @@ from typing import Any
 from cupytma.runtime.device import cupy
 
 
-def _borrowed(module: Any, stream: Any) -> Any:
-    """Torch's stream as CuPy's."""
+class _Handle:
+    """A stream's handle, as the CUDA stream protocol has it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def _borrowed(module: Any, handle: int) -> Any:
+    """Another library's stream as CuPy's."""
     if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
-        return module.cuda.Stream.from_external(stream)
-    return module.cuda.ExternalStream(stream.cuda_stream)
+        return module.cuda.Stream.from_external(_Handle(handle))
+    return module.cuda.ExternalStream(handle)
 
 
 def wait_for(producer: int | None, stream: Any) -> None:
@@ -28,7 +38,7 @@ def wait_for(producer: int | None, stream: Any) -> None:
     if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(stream.ptr, stream.ptr):
         return
     module = cupy()
-    other = module.cuda.ExternalStream(_LEGACY_DEFAULT.get(producer, producer))
+    other = _borrowed(module, _LEGACY_DEFAULT.get(producer, producer))
     stream.wait_event(other.record(module.cuda.Event(disable_timing=True)))
 
 
@@ -48,5 +58,5 @@ def current_stream(*arrays: Any) -> Any:
     if torch is not None:
         for array in arrays:
             if isinstance(array, torch.Tensor):
-                return _borrowed(module, torch.cuda.current_stream(array.device))
+                return _borrowed(module, torch.cuda.current_stream(array.device).cuda_stream)
     return module.cuda.get_current_stream()

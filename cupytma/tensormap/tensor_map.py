@@ -216,15 +216,17 @@ class TensorMap(TextForms, Interop):
         common = self._readdressed
         if common is None:
             common = self._readdressed = Readdressed(self._data, self._parameters)
-        try:
-            number = _index(address)
-        except TypeError as error:
-            raise DescriptorError(f"global_address = {address!r}: {error}") from None
-        if number & common.forbidden:
-            self._refuse_address(number)
         moved = _new(TensorMap)
-        moved._data = _pack_address(number) + common.rest
         moved._readdressed = common
+        try:
+            if address & common.forbidden:
+                self._refuse_address(address)
+            moved._data = _pack_address(address) + common.rest
+        except (TypeError, OverflowError):  # no integer, or one of numpy's that does not mix with Python's
+            try:
+                return self.with_address(_index(address))
+            except TypeError as error:
+                raise DescriptorError(f"global_address = {address!r}: {error}") from None
         return moved
 
     def _refuse_address(self, address: int) -> None:
