@@ -49,16 +49,18 @@ class TensorMap(TextForms, Interop):
     Immutable; equal and hashed by its bytes. Made by `Tiled.encode`, `tensor_map` or `TensorMap.from_bytes`.
     """
 
-    __slots__ = ("__dict__", "_data", "_readdressed")
+    __slots__ = ("__dict__", "_address", "_joined", "_readdressed")
 
-    _data: bytes
+    # The bytes. A map that `with_address` made has an address instead, and is joined when the bytes are asked for.
+    _joined: bytes | None
+    _address: int
     _readdressed: Readdressed | None
 
     def __init__(self, data: bytes) -> None:
         data = bytes(data)
         if len(data) != SIZE:
             raise DescriptorError(f"a tensor map is {SIZE} bytes; got {len(data)}")
-        self._data = data
+        self._joined = data
         self._readdressed = None
 
     @classmethod
@@ -90,9 +92,17 @@ class TensorMap(TextForms, Interop):
     def _of(cls, data: bytes, parameters: Parameters) -> TensorMap:
         """A map that remembers the parameters it holds."""
         made = _new(cls)
-        made._data, made._readdressed = data, None
+        made._joined, made._readdressed = data, None
         made.__dict__["_parameters"] = parameters
         return made
+
+    @property
+    def _data(self) -> bytes:
+        data = self._joined
+        if data is None:
+            assert self._readdressed is not None
+            data = self._joined = _pack_address(self._address) + self._readdressed.rest
+        return data
 
     def __bytes__(self) -> bytes:
         return self._data
@@ -217,11 +227,11 @@ class TensorMap(TextForms, Interop):
         if common is None:
             common = self._readdressed = Readdressed(self._data, self._parameters)
         moved = _new(TensorMap)
-        moved._readdressed = common
+        moved._readdressed, moved._joined = common, None
         try:
             if address & common.forbidden:
                 self._refuse_address(address)
-            moved._data = _pack_address(address) + common.rest
+            moved._address = address
         except (TypeError, OverflowError):  # no integer, or one of numpy's that does not mix with Python's
             try:
                 return self.with_address(_index(address))
