@@ -42,6 +42,7 @@ _SEQUENCES = {
 _ENUMERATIONS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
 # Rows per step: the columns of one step stay in the cache, and numpy's cost per call still does not show.
 _STEP = 1 << 13
+_ROWS_AT_HAND = 1 << 10
 # Ranks are told apart up to here; what lies above is as illegal.
 _RANKS_APART = 8
 
@@ -232,7 +233,7 @@ class _Columns:
     def __init__(self, rows: int) -> None:
         count = len(_SCALARS) + sum(entries for _, entries, *_ in _SEQUENCES.values())
         self._memory = np.empty((count, rows), np.int64)
-        self._used = 0
+        self._pending: list[tuple[Int64, npt.NDArray[Any]]] = []
         self._rows = np.empty(0, np.uint8)
         self.words = np.empty((rows, WORDS), np.uint64)
 
@@ -242,16 +243,20 @@ class _Columns:
             self._rows = np.empty(count * size, np.uint8)
         return self._rows[: count * size].reshape(count, size)
 
-    def clear(self) -> None:
-        """Give all columns back."""
-        self._used = 0
-
     def add(self, values: npt.NDArray[Any]) -> Int64:
-        """A column with these values."""
-        column = self._memory[self._used, : len(values)]
-        self._used += 1
-        np.copyto(column, values, casting="unsafe")
+        """A column for these values, which `fill` puts into it."""
+        column = self._memory[len(self._pending), : len(values)]
+        self._pending.append((column, values))
         return column
+
+    def fill(self) -> None:
+        """Copy the values of all columns added since the last time: some rows of all, while those rows are at hand."""
+        rows = len(self._pending[0][0])
+        for start in range(0, rows, _ROWS_AT_HAND):
+            part = slice(start, start + _ROWS_AT_HAND)
+            for column, values in self._pending:
+                np.copyto(column[part], values[part], casting="unsafe")
+        self._pending.clear()
 
 
 def _operands(
@@ -264,15 +269,14 @@ def _operands(
     """
     found: dict[str, Any] = {"mode": mode, "layout": checking.layout_of(mode, target), "rank": rank}
     found.update(checking.target_operands(target))
-    columns.clear()
     for name, column in _SCALARS.items():
         found[name] = columns.add(records[column])
-        if name in _ENUMERATIONS:
-            found[name] = _constant(found[name])
     for name, (column, entries, short, neutral) in _SEQUENCES.items():
         read = 1 if mode == "im2col_wide" and column in ("lower", "upper") else max(0, rank - short)
         values = records[column]
         found[name] = [columns.add(values[:, i]) if i < read else neutral for i in range(entries)]
+    columns.fill()
+    found.update({name: _constant(found[name]) for name in _ENUMERATIONS})
     found["element_strides"] = [_constant(column) for column in found["element_strides"]]
     checking.derive(found, _LOOKUPS)
     return found
