@@ -270,26 +270,54 @@ def merged_parameters(
     if element_strides is not None:
         given["element_strides"] = integers("element_strides", element_strides)
     _check_lengths(view, axes, given)
-    check_layout(view)
+    try:
+        check_layout(view)
+    except DescriptorError as error:
+        raise _with_other_problems(error, view, given[box_name], data_type, options) from None
     if slice_bytes:
         view = _without_slice(view, slice_bytes, given[box_name], box_name)
         axes, given = axes[:-1], {name: value[:-1] for name, value in given.items()}
     strides = normalised_strides(view, max(slice_bytes, 16))
-    parameters = Tiled(
-        data_type=data_type,
-        global_address=view.address,
-        global_dim=view.shape[::-1],
-        global_strides=strides[-2::-1] if len(strides) > 1 else (),
-        box_dim=given[box_name][::-1],
-        element_strides=given.get("element_strides", (1,) * len(strides))[::-1],
-        **options,
-    )
+    parameters = _tiled(view, strides, given[box_name], given.get("element_strides"), data_type, options)
     if parameters.element_bytes != view.itemsize:
         raise ArrayError(
             f"data_type {parameters.data_type} has {parameters.element_bytes} B and the array's {view.dtype} elements "
             f"{view.itemsize} B: view the array with elements of that length first, since box and shape count them"
         )
     return parameters, axes
+
+
+def _tiled(
+    view: ArrayView,
+    strides: Sequence[int],
+    box: Sequence[int],
+    element_strides: Sequence[int] | None,
+    data_type: Any,
+    options: dict[str, Any],
+) -> Tiled:
+    """The parameters of a view, everything given in array order."""
+    return Tiled(
+        data_type=data_type,
+        global_address=view.address,
+        global_dim=view.shape[::-1],
+        global_strides=tuple(strides[-2::-1]) if len(strides) > 1 else (),
+        box_dim=tuple(box[::-1]),
+        element_strides=tuple((element_strides or (1,) * len(strides))[::-1]),
+        **options,
+    )
+
+
+def _with_other_problems(
+    error: DescriptorError, view: ArrayView, box: Sequence[int], data_type: Any, options: dict[str, Any]
+) -> DescriptorError:
+    """What is wrong with the layout, and whatever else is wrong beside it."""
+    strides = [-(-abs(stride) // 32) * 32 for stride in view.strides]  # the layout itself has been judged
+    try:
+        broken = _tiled(view, strides, box, None, data_type, options).violations()
+    except DescriptorError as other:
+        return DescriptorError(f"{error}\n{other}")
+    others = array_order(DescriptorError("", broken), len(view.shape)).violations
+    return DescriptorError("\n".join([str(error), *map(str, others)]), others)
 
 
 def _data_type(view: ArrayView, asked: Any) -> Any:

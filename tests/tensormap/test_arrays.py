@@ -528,3 +528,11 @@ def test_real_jax_arrays(dtype: str) -> None:
     found = view_of(array)
     assert found.address == array.unsafe_buffer_pointer()
     assert (found.shape, found.dtype, found.device) == ((64, 128), dtype, None)
+
+
+def test_a_layout_no_map_can_hold_does_not_hide_what_else_is_wrong() -> None:
+    with pytest.raises(DescriptorError) as caught:
+        tensor_map(ArrayView((1 << 40) + 8, (64, 64), (256, 8), "float32", 4, 0), (300, 64), swizzle="128B")
+    for words in ("last dimension has stride 8 B", "8 mod 16", "box[0] = 300", "128 B span"):
+        assert words in str(caught.value)
+    assert [v.rule for v in caught.value.violations] == ["address-alignment", "box-range", "box-inner-span"]
