@@ -252,9 +252,10 @@ class TensorMap(TextForms, Interop):
         Exact on every recording of the instruction on an H100, silent truncations included: extents, box and strides
         lose the bits that do not fit, 1 is subtracted from 0 too, ``global_stride`` drops the low 4 bits, ``elemtype``
         never clears the TF32 flag (w1[16]), ``swizzle_mode`` writes w1[22] too, ``swizzle_atomicity`` clears w1[21].
-        Words 8 and 9 are never touched, so they may no longer fit the map; the hardware does not read them.
-        ``global_stride`` takes ordinal 4, which no tensor map has: as the assembler expands it, it overwrites w3[63:32]
-        and with it the high bits of every stride.
+        Assemblers differ in w1[21], the bit of the driver defect: up to CUDA 13.0 ``swizzle_atomicity`` clears it, as
+        here; that of 13.5 leaves it alone there and clears it with ``global_address``. Words 8 and 9 are never touched,
+        so they may no longer fit the map; the hardware does not read them. ``global_stride`` takes ordinal 4, which no
+        tensor map has: as the assembler expands it, it overwrites w3[63:32] and with it the high bits of every stride.
 
         Parameters
         ----------

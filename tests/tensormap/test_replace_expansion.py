@@ -27,10 +27,14 @@ BY_IMMEDIATE = [
     ("elemtype", {"sm_90a": 13, "sm_100a": 16}, ("element_format", "tf32")),
     ("interleave_layout", {"sm_90a": 3, "sm_100a": 3}, ("interleave",)),
     ("swizzle_mode", {"sm_90a": 4, "sm_100a": 4}, ("swizzle_mode",)),
-    ("swizzle_atomicity", {"sm_90a": 0, "sm_100a": 4}, ("swizzle_atomicity", "driver_defect")),
+    ("swizzle_atomicity", {"sm_90a": 0, "sm_100a": 4}, ("swizzle_atomicity",)),
     ("fill_mode", {"sm_90a": 2, "sm_100a": 2}, ("oob_fill",)),
 ]
 SWIZZLE_96B = 1 << (64 + 22)  # written as zero by swizzle_mode and part of no field of these targets
+
+
+# The bit that drivers before 595 set wrongly: cleared with the swizzle's atom up to NVRTC 13.0, with the address in 13.5.
+DEFECT = 1 << (64 + 21)
 
 
 def instruction(field: str, ordinal: int | None, width: int, operand: str = "%1") -> str:
@@ -79,7 +83,7 @@ def test_positions_of_values_are_the_tables(
         lines = expansion(target, field, ordinal, width)
         # Every value below 2^width, less the bias, is reached from these by the masks and shifts there are.
         values = [0, (1 << width) - 1, *(1 << bit for bit in range(width))]
-        assert changed_bits(lines, width, target, values) == table_bits(name, ordinal)
+        assert changed_bits(lines, width, target, values) & ~DEFECT == table_bits(name, ordinal)
         for value in values:
             after = int.from_bytes(Machine(bytes(128), value, width == 64, target).run(lines), "little")
             for row in rows:
@@ -101,7 +105,7 @@ def test_positions_of_choices_are_the_tables(
     allowed = 0
     for name in names:
         allowed |= table_bits(name, None)
-    assert written & ~(SWIZZLE_96B if field == "swizzle_mode" else 0) == (allowed if counts[target] else 0)
+    assert written & ~(SWIZZLE_96B if field == "swizzle_mode" else 0) & ~DEFECT == (allowed if counts[target] else 0)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
@@ -119,4 +123,5 @@ def test_replace_raw_does_what_the_expansion_does(target: str) -> None:
             expected = Machine(memory, value, width == 64, target).run(lines)
             given = value if immediate is None else immediate
             replaced = TensorMap.from_bytes(memory).replace_raw(field, given, ordinal=ordinal or 0, target=target)
-            assert bytes(replaced) == expected, (field, ordinal, given)
+            difference = int.from_bytes(bytes(replaced), "little") ^ int.from_bytes(expected, "little")
+            assert difference & ~DEFECT == 0, (field, ordinal, given)
