@@ -33,7 +33,7 @@ BY_IMMEDIATE = [
 SWIZZLE_96B = 1 << (64 + 22)  # written as zero by swizzle_mode and part of no field of these targets
 
 
-# The bit that drivers before 595 set wrongly: cleared with the swizzle's atom up to NVRTC 13.0, with the address in 13.5.
+# The bit that drivers before 595 set wrongly: cleared with the swizzle's atom up to CUDA 13.0, with the address in 13.5.
 DEFECT = 1 << (64 + 21)
 
 
