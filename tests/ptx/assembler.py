@@ -11,9 +11,11 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
+from cupytma.errors import CompileError
 from cupytma.runtime import nvrtc_version
 
 NEW_NVRTC_VARIABLE = "CUPYTMA_TEST_NVRTC"
@@ -127,7 +129,8 @@ def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
 @cache
 def assemblers() -> dict[tuple[int, int], Assembler]:
     """The NVRTC libraries at hand, by version: the wheels' and the one that the variable names."""
-    nvrtc_version()  # the package's own first: cuda-python takes whichever is loaded already
+    with suppress(CompileError):  # the package's own first: cuda-python takes whichever is loaded already
+        nvrtc_version()
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     named = os.environ.get(NEW_NVRTC_VARIABLE)

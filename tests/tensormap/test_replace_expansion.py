@@ -33,7 +33,8 @@ BY_IMMEDIATE = [
 SWIZZLE_96B = 1 << (64 + 22)  # written as zero by swizzle_mode and part of no field of these targets
 
 
-# The bit that drivers before 595 set wrongly: cleared with the swizzle's atom up to CUDA 13.0, with the address in 13.5.
+# The bit that drivers before 595 set wrongly. Up to CUDA 13.0 it is cleared with the swizzle's atom, in 13.5 with the
+# address.
 DEFECT = 1 << (64 + 21)
 
 
