@@ -116,7 +116,13 @@ def encode_records(
         for start in range(0, len(rows), _STEP):
             step = rows[start : start + _STEP]
             part = _take(records, step, columns)
-            status[step], words[step] = _encode_rows(part, mode, rank, chosen, columns)
+            if isinstance(step, slice):  # straight into place
+                status[step] = _encode_rows(part, mode, rank, chosen, columns, words[step])
+            else:
+                block = columns.words[: len(step)]
+                block[:] = 0
+                status[step] = _encode_rows(part, mode, rank, chosen, columns, block)
+                words[step] = block
     return status, words.view(np.uint8).reshape(-1, SIZE)
 
 
@@ -203,14 +209,17 @@ def _groups(records: npt.NDArray[np.void]) -> Iterator[tuple[str, int, Any]]:
 
 
 def _encode_rows(
-    records: npt.NDArray[np.void], mode: str, rank: int, target: targets.Target, columns: _Columns
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-    """Which of the rows, all of one kind and rank, are refused; and the words of all."""
+    records: npt.NDArray[np.void],
+    mode: str,
+    rank: int,
+    target: targets.Target,
+    columns: _Columns,
+    words: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.bool_]:
+    """Which of the rows, all of one kind and rank, are refused; the words of the others, zero so far, are filled in."""
     layout = checking.layout_of(mode, target)
-    words = columns.words[: len(records)]
-    words[:] = 0
     if rank not in RANKS[layout]:
-        return np.ones(len(records), np.bool_), words
+        return np.ones(len(records), np.bool_)
     operands = _operands(records, mode, rank, target, columns)
     legal = np.ones(len(records), np.bool_)
     for clause in checking.compiled_clauses(mode, rank, target.name):
@@ -221,7 +230,7 @@ def _encode_rows(
     refused = ~legal
     if refused.any():
         words[refused] = 0
-    return refused, words
+    return refused
 
 
 _NO_BUILTINS: dict[str, Any] = {"__builtins__": {}}
