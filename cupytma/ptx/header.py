@@ -158,15 +158,16 @@ def _guard(instruction: Instruction) -> str:
 
 
 @cache
-def _function(instruction: Instruction) -> _Function:
-    return _Function(instruction.function_name, instruction.function(), guard=_guard(instruction))
+def _function(instruction: Instruction, target: Target | None) -> _Function:
+    return _Function(instruction.function_name, instruction.function(target), guard=_guard(instruction))
 
 
 def _functions(target: Target, wgmma: bool = True) -> dict[str, _Function]:
     """Every function of a target's header, a function after those that it calls."""
     families = [family for family in FAMILIES if wgmma or family.name != "wgmma_mma_async"]
     supported = [form for family in families for form in family.forms() if form.supported_on(target)]
-    functions = [_function(i) for i in supported]
+    # Most functions are the same for all targets, and made once.
+    functions = [_function(i, target if any(o.needs for o in i.immediates) else None) for i in supported]
     descriptor = (_DESCRIPTOR,) if target.has(Feature.WGMMA) else ()
     return {function.name: function for function in (*functions, *_any_rank(supported), _WAIT, *descriptor)}
 

@@ -160,6 +160,7 @@ class Instruction:
             allowed = legal[name].values
             if isinstance(number, bool) or not isinstance(number, int) or (allowed and number not in allowed):
                 raise EmissionError(f"{self.family}: {name}={number!r} is out of range; legal: {_spoken(allowed)}")
+        needs = [need for name, number in values.items() for need in legal[name].needs_of(number)]
         places = {self.index_of(name): str(number) for name, number in values.items()}
         kept = [i for i in range(len(self.operands)) if i not in places]
         places |= {i: f"%{place}" for place, i in enumerate(kept)}
@@ -169,10 +170,17 @@ class Instruction:
             operands=tuple(self.operands[i] for i in kept),
             function_name="_".join((self.function_name, *(str(v).replace("-", "minus_") for v in values.values()))),
             bound=(*self.bound, *values.items()),
+            features=self.features.union(*(need.features for need in needs)),
+            ptx_version=max([self.ptx_version, *(need.ptx_version for need in needs)]),
         )
 
-    def function(self) -> str:
+    def function(self, target: str | Target | None = None) -> str:
         """The instruction as a function in CUDA C++.
+
+        Parameters
+        ----------
+        target : str or Target, optional
+            Whose range of values the immediates are held to. Default: what any target has.
 
         Returns
         -------
@@ -182,13 +190,14 @@ class Instruction:
             an mbarrier. The function converts those to shared memory, parameters and constants itself. Immediates are
             template parameters. A predicate is returned as ``bool``; an output besides the returned one is a reference.
         """
+        chosen = None if target is None else target_of(target)
         lines = [comment(f"{self.documentation} ({self.source})")]
         if self.immediates:
             lines.append(f"template <{', '.join(_defaulted(f'{o.c_type} {o.name}', o) for o in self.immediates)}>")
         returned = self.result.c_type if self.result else "void"
         lines.append(declaration(f"{returned} {self.function_name}", self._declared()))
         lines.append("{")
-        lines += [line for operand in self.immediates for line in _assertion(operand)]
+        lines += [line for operand in self.immediates for line in _assertion(operand, chosen)]
         if self.result:
             lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
         lines += self._asm()
@@ -252,9 +261,9 @@ def _listed(items: list[str]) -> str:
     return (",\n          " if len(items) <= _SHORT_LIST else ", ").join(items)
 
 
-def _assertion(operand: Operand) -> list[str]:
-    """The static_assert for an immediate's range."""
-    values = operand.values
+def _assertion(operand: Operand, target: Target | None) -> list[str]:
+    """The static_assert for an immediate's range on a target."""
+    values = operand.values_on(target)
     if values is None:
         return []
     name, low, high = operand.name, values[0], values[-1]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
+from cupytma.targets import Feature, Target
+
 # An address in shared memory is a 32-bit register, every other address a 64-bit one. The wrappers take generic
 # pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic
 # pointer into another block of the cluster becomes a shared::cluster address by the same intrinsic.
@@ -50,6 +52,24 @@ _MARKS = {"output": "=", "updated": "+"}
 
 
 @dataclass(frozen=True)
+class ValueNeed:
+    """What some values of an immediate need beyond what the form needs.
+
+    Attributes
+    ----------
+    values : range
+    features : frozenset of Feature
+        What a target needs to have.
+    ptx_version : tuple of int
+        The oldest PTX ISA version that has them.
+    """
+
+    values: range
+    features: frozenset[Feature]
+    ptx_version: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Operand:
     """One operand of an instruction.
 
@@ -80,6 +100,8 @@ class Operand:
         Whether the C++ wrapper takes the whole vector as one array.
     index : int or None
         The place in the vector.
+    needs : tuple of ValueNeed
+        For an immediate, what some of its values need.
     """
 
     name: str
@@ -94,6 +116,7 @@ class Operand:
     step: int = 1
     packed: bool = False
     index: int | None = None
+    needs: tuple[ValueNeed, ...] = ()
 
     @property
     def is_output(self) -> bool:
@@ -125,6 +148,18 @@ class Operand:
     def values(self) -> range | None:
         """For an immediate with limits, the values it may have."""
         return range(self.limits[0], self.limits[1] + 1, self.step) if self.limits else None
+
+    def needs_of(self, value: int) -> tuple[ValueNeed, ...]:
+        """What one value of an immediate needs beyond what the form needs."""
+        return tuple(need for need in self.needs if value in need.values)
+
+    def values_on(self, target: Target | None) -> range | None:
+        """For an immediate with limits, the values it may have on a target; on any for None."""
+        values = self.values
+        if target is None or values is None or not self.needs:
+            return values
+        kept = [v for v in values if all(need.features <= target.features for need in self.needs_of(v))]
+        return range(kept[0], kept[-1] + 1, self.step)
 
     @property
     def expression(self) -> str:
@@ -168,10 +203,18 @@ def value(
     return Operand(name, description, type, _C_TYPES[type], None, direction, vector, default, limits, step, packed)
 
 
-def immediate(name: str, description: str, low: int, high: int, step: int = 1, default: int | None = None) -> Operand:
+def immediate(
+    name: str,
+    description: str,
+    low: int,
+    high: int,
+    step: int = 1,
+    default: int | None = None,
+    needs: tuple[ValueNeed, ...] = (),
+) -> Operand:
     """An operand that is a constant in the instruction, with the values that it may have."""
     given = None if default is None else str(default)
-    return value(name, "s32", description, "immediate", None, given, (low, high), step)
+    return replace(value(name, "s32", description, "immediate", None, given, (low, high), step), needs=needs)
 
 
 def tile_destination(space: str) -> Operand:

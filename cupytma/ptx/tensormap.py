@@ -21,6 +21,9 @@ _STRIDE_ORDINAL = operands.immediate(
     "ordinal", "which stride, 0 to 3: number i is the stride of dimension i + 1; dimension 0 has none", 0, 3
 )
 
+_PACKED = operands.ValueNeed(range(13, 16), frozenset({Feature.PACKED_TYPES}), (8, 7))
+_SWIZZLE_96B = operands.ValueNeed(range(4, 5), frozenset({Feature.SWIZZLE_96B}), (8, 8))
+
 # One row per field: the width of its value, the ordinal where each dimension has one, and the value's operand.
 _COUNT = "the new value, in elements; the instruction encodes it minus 1"
 _FIELDS: dict[str, tuple[str, Operand | None, Operand]] = {
@@ -37,10 +40,14 @@ _FIELDS: dict[str, tuple[str, Operand | None, Operand]] = {
     "elemtype": (
         "b32",
         None,
-        operands.immediate("value", "the element type in PTX numbering; 13 to 15 are packed", 0, 15),
+        operands.immediate("value", "the element type in PTX numbering; 13 to 15 are packed", 0, 15, needs=(_PACKED,)),
     ),
     "interleave_layout": ("b32", None, operands.immediate("value", "0 none, 1 for 16 bytes, 2 for 32 bytes", 0, 2)),
-    "swizzle_mode": ("b32", None, operands.immediate("value", "0 none, 1 32B, 2 64B, 3 128B, 4 96B on sm_103a", 0, 4)),
+    "swizzle_mode": (
+        "b32",
+        None,
+        operands.immediate("value", "0 none, 1 32B, 2 64B, 3 128B, 4 96B on sm_103a", 0, 4, needs=(_SWIZZLE_96B,)),
+    ),
     "swizzle_atomicity": (
         "b32",
         None,

@@ -11,6 +11,7 @@ import pytest
 from assembler import NEW_NVRTC_VARIABLE, Assembler, assemblers
 
 from cupytma import ptx
+from cupytma.errors import EmissionError
 from cupytma.ptx import Instruction, Operand
 from cupytma.runtime.compiler import compile as compile_cuda
 from cupytma.targets import TARGETS
@@ -45,6 +46,49 @@ def unlike(assembler: Assembler, forms: tuple[Instruction, ...], target: str) ->
 def test_a_target_has_exactly_the_forms_that_claim_it(target: str) -> None:
     assert CUDA_12_9 is not None
     assert unlike(CUDA_12_9, ptx.catalogue(), target) == []
+
+
+IMMEDIATES = [
+    i.bind(**{o.name: value for o in i.immediates})
+    for i in ptx.catalogue()
+    if i.family in ("tensormap_replace", "setmaxnreg") and len(i.immediates) == 1
+    for o in i.immediates
+    for value in o.values or ()
+]
+
+
+@pytest.mark.skipif(CUDA_12_9 is None, reason="needs the NVRTC 12.9 wheel, nvidia-cuda-nvrtc-cu12")
+@pytest.mark.parametrize("target", CUDA_12_9.targets if CUDA_12_9 else ())
+def test_a_target_has_exactly_the_immediates_that_claim_it(target: str) -> None:
+    assert CUDA_12_9 is not None
+    assert unlike(CUDA_12_9, tuple(IMMEDIATES), target) == []
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("target", ["sm_110", "sm_110a"])
+def test_a_target_that_12_9_lacks_has_exactly_the_immediates_that_claim_it(target: str) -> None:
+    assert refused_lines(tuple(IMMEDIATES), (9, 0), target) == {
+        i.text for i in IMMEDIATES if not i.supported_on(target)
+    }
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize(("target", "version"), [("sm_100a", (8, 6)), ("sm_100a", (8, 7)), ("sm_103a", (8, 8))])
+def test_a_ptx_version_has_exactly_the_immediates_that_claim_it(target: str, version: tuple[int, int]) -> None:
+    forms = tuple(i for i in IMMEDIATES if i.supported_on(target))
+    assert refused_lines(forms, version, target) == {i.text for i in forms if i.ptx_version > version}
+
+
+def test_a_bound_value_decides_about_targets_and_spellings() -> None:
+    swizzle = ptx.tensormap_replace(field="swizzle_mode", value=4)
+    assert [t.name for t in swizzle.targets] == ["sm_103a"]
+    assert ptx.spell(swizzle, target="sm_103a") is swizzle
+    with pytest.raises(EmissionError, match="sm_100a does not have it; targets that do: sm_103a"):
+        ptx.spell(swizzle, target="sm_100a")
+    packed = ptx.parse("tensormap.replace.tile.elemtype.global.b1024.b32 [%t], 13;")
+    assert packed.supported_on("sm_120a")
+    assert not packed.supported_on("sm_90a")
+    assert not ptx.tensormap_replace(field="swizzle_atomicity", value=0).supported_on("sm_90a")
 
 
 @pytest.mark.skipif(

@@ -46,7 +46,28 @@ def test_one_function_per_form_and_the_conveniences(target: str) -> None:
 
 def test_the_functions_are_the_instructions_own() -> None:
     header = ptx.header(target="sm_90a")
-    assert all(i.function() in header for i in ptx.catalogue() if i.supported_on("sm_90a"))
+    assert all(i.function("sm_90a") in header for i in ptx.catalogue() if i.supported_on("sm_90a"))
+
+
+@pytest.mark.parametrize(
+    ("target", "call", "message"),
+    [
+        ("sm_90a", "elemtype_shared_cta<12>", None),
+        ("sm_90a", "elemtype_shared_cta<13>", "value is 0 to 12"),
+        ("sm_100a", "elemtype_shared_cta<15>", None),
+        ("sm_100a", "swizzle_mode_shared_cta<3>", None),
+        ("sm_100a", "swizzle_mode_shared_cta<4>", "value is 0 to 3"),
+        ("sm_103a", "swizzle_mode_shared_cta<4>", None),
+        ("sm_103a", "swizzle_atomicity_shared_cta<4>", "value is 0 to 3"),
+    ],
+)
+def test_an_immediate_is_held_to_the_targets_range(target: str, call: str, message: str | None) -> None:
+    body, header = f"cupytma::tensormap_replace_{call}(tile);", ptx.header(target)
+    if message is None:
+        assert "tensormap.replace.tile." in compiled(body, header, target)
+    else:
+        with pytest.raises(CompileError, match=message):
+            compiled(body, header, target)
 
 
 def test_every_function_has_its_comment_and_a_volatile_asm() -> None:
