@@ -58,6 +58,19 @@ def parse(text: str) -> Instruction:
     EmissionError
         If it is no instruction of the family, or its operands do not fit; the message says what would.
     """
+    return read(text)[0]
+
+
+def read(text: str) -> tuple[Instruction, dict[str, str]]:
+    """The instruction that a line of PTX is, and what stands for each of its operands, by the operand's name.
+
+    Raises
+    ------
+    EmissionError
+        As `parse` does.
+    """
+    if not isinstance(text, str):
+        raise EmissionError(f"{text!r} is no PTX text")
     line = " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
     line = _GUARD.sub("", line, count=1) if line.startswith("@") else line
     mnemonic, _, arguments = line.partition(" ")
@@ -67,16 +80,17 @@ def parse(text: str) -> Instruction:
     candidates, reordered = _candidates(reading.words)
     if not candidates:
         raise EmissionError(_unknown(reading.words))
-    found = next(_matches(candidates, reading), None)
-    if found is None:
+    match = next(_matches(candidates, reading), None)
+    if match is None:
         raise EmissionError(_misfit(candidates, reading))
+    found, given = match
     if reordered:
         reading.notes.append(f"the documented order of the modifiers is {found.mnemonic}")
-    return replace(found, notes=tuple(reading.notes)) if reading.notes else found
+    return (replace(found, notes=tuple(reading.notes)) if reading.notes else found), given
 
 
-def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator[Instruction]:
-    """The forms whose operands the arguments fit, immediates bound."""
+def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator[tuple[Instruction, dict[str, str]]]:
+    """The forms whose operands the arguments fit, immediates bound, with what stands for the operands."""
     squeezed = reading.arguments.replace(" ", "")
     for form in candidates:
         found = _pattern(form.arguments).fullmatch(squeezed)
@@ -89,7 +103,8 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         }
         if reading.ordinal is not None:
             literals["ordinal"] = reading.ordinal
-        yield form.bind(**literals) if literals else form
+        given = {o.name: value for o, value in zip(form.operands, found.groups(), strict=True)}
+        yield (form.bind(**literals) if literals else form), given
 
 
 @cache
