@@ -59,6 +59,13 @@ MAPA = Family(
     section=_DATA_MOVEMENT + "mapa",
     ptx_version=(7, 8),
     clobbers=(),
+    notes=(
+        Note(
+            given(space="shared::cluster"),
+            "The result is a shared::cluster address and no generic pointer, so not what these functions take; "
+            "mapa_generic_u64 returns one that is.",
+        ),
+    ),
 )
 
 GETCTARANK = Family(

@@ -74,6 +74,8 @@ _DESCRIPTOR = _Function("matrix_descriptor", MATRIX_DESCRIPTOR_FUNCTION)
 _WGMMA_GUARD = "defined(CUPYTMA_WGMMA)"
 # CUDA 12.8 is the oldest compiler that the package works with, and writes PTX 8.7.
 _OLDEST_PTX = (8, 7)
+# A generic pointer has 64 bits, and these would cut it to 32.
+_TRUNCATING = ("mapa_generic_u32", "getctarank_generic_u32")
 
 
 def header(
@@ -107,12 +109,20 @@ def header(
     TargetError
         For a target with no Tensor Memory Accelerator, or one that does not exist.
     EmissionError
-        If `only` names a function that does not exist, or that the target does not have.
+        If `only` names a function that does not exist, or that the target does not have, or has something else.
     """
-    if isinstance(only, (str, Instruction)):
-        only = (only,)
-    wanted = None if only is None else tuple(o if isinstance(o, str) else o.function_name for o in only)
-    return _header(target_of(target), wanted, wgmma)
+    return _header(target_of(target), None if only is None else _names(only), wgmma)
+
+
+def _names(only: object) -> tuple[str, ...]:
+    """The functions that a caller asks for, by name."""
+    items = only if isinstance(only, Iterable) and not isinstance(only, str) else (only,)
+    names = []
+    for item in items:
+        if not isinstance(item, (str, Instruction)):
+            raise EmissionError(f"only: {item!r} is neither a function's name nor an Instruction")
+        names.append(item if isinstance(item, str) else item.function_name)
+    return tuple(names)
 
 
 @cache
@@ -157,6 +167,10 @@ def _guard(instruction: Instruction) -> str:
     return f"__CUDACC_VER_MAJOR__ > {cuda} || (__CUDACC_VER_MAJOR__ == {cuda} && __CUDACC_VER_MINOR__ >= {minor})"
 
 
+def _belongs(form: Instruction, target: Target) -> bool:
+    return form.supported_on(target) and form.function_name not in _TRUNCATING
+
+
 @cache
 def _function(instruction: Instruction, target: Target | None) -> _Function:
     return _Function(instruction.function_name, instruction.function(target), guard=_guard(instruction))
@@ -165,7 +179,7 @@ def _function(instruction: Instruction, target: Target | None) -> _Function:
 def _functions(target: Target, wgmma: bool = True) -> dict[str, _Function]:
     """Every function of a target's header, a function after those that it calls."""
     families = [family for family in FAMILIES if wgmma or family.name != "wgmma_mma_async"]
-    supported = [form for family in families for form in family.forms() if form.supported_on(target)]
+    supported = [form for family in families for form in family.forms() if _belongs(form, target)]
     # Most functions are the same for all targets, and made once.
     functions = [_function(i, target if any(o.needs for o in i.immediates) else None) for i in supported]
     descriptor = (_DESCRIPTOR,) if target.has(Feature.WGMMA) else ()
@@ -187,6 +201,8 @@ def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: 
 
 
 def _unknown(name: str, functions: Mapping[str, _Function], target: Target) -> str:
+    if name in _TRUNCATING:
+        return f"the header has no {name}, which cuts a generic pointer to 32 bits; take {name.replace('u32', 'u64')}"
     having = next((i.targets for i in catalogue() if i.function_name == name), ())
     if having:
         return f"{target} has no {name}; targets that do: {', '.join(map(str, having))}"

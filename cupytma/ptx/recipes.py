@@ -73,7 +73,10 @@ class Recipe:
 
 
 _ONE, _ALL, _WRITERS, _USER = "one thread", "all threads of the block", "each writing thread", "the using thread"
-_WARP = "one whole warp"
+_WARP, _CHANGER = "one whole warp", "the changing thread"
+_TO_LOADER = Step(
+    "all threads of each block that uses it", "__syncthreads(), where another thread than that one loads", scope="cta"
+)
 _BLOCK_BARRIER = Step(_ALL, "__syncthreads(): the others have done so too", scope="cta")
 _PROXIES = "PTX ISA: Memory Consistency Model: Proxies; membar, fence"
 _MAPS = "PTX ISA: tensormap.replace; tensormap.cp_fenceproxy; membar, fence: fence.proxy.tensormap"
@@ -98,6 +101,24 @@ def _replaced(scope: str) -> tuple[Step, ...]:
         Step(
             _WARP, "copies it to global memory and releases it", tensormap.tensormap_cp_fenceproxy(scope=scope), scope
         ),
+    )
+
+
+def _changed_in_place(scope: str) -> tuple[Step, ...]:
+    """A map in global memory, changed there, and published at a scope."""
+    return (
+        Step(
+            _CHANGER,
+            "acquires the map, which the tensormap proxy may have used",
+            tensormap.fence_proxy_tensormap_acquire(scope=scope),
+            scope,
+        ),
+        Step(
+            _CHANGER,
+            "changes the map; so for each field",
+            tensormap.tensormap_replace(field="global_address", space="global"),
+        ),
+        Step(_CHANGER, "releases its changes", tensormap.fence_proxy_tensormap_release(scope=scope), scope),
     )
 
 
@@ -170,6 +191,7 @@ _RECIPES = (
             *_replaced("gpu"),
             Step(_ONE, "a flag, a cluster barrier or a grid barrier tells the other block", scope="gpu"),
             _acquired("one thread of each block that uses it", "gpu"),
+            _TO_LOADER,
             _EXPECT,
             _LOAD,
         ),
@@ -182,6 +204,7 @@ _RECIPES = (
             *_replaced("gpu"),
             Step("the host", "launches the second kernel after the first, in stream order"),
             _acquired("one thread of each block of the second kernel", "gpu"),
+            _TO_LOADER,
             _EXPECT,
             _LOAD,
         ),
@@ -194,6 +217,20 @@ _RECIPES = (
             *_replaced("sys"),
             Step("the host or a flag", "tells the other device", scope="sys"),
             _acquired("one thread of each block that uses it", "sys"),
+            _TO_LOADER,
+            _EXPECT,
+            _LOAD,
+        ),
+        _MAPS,
+    ),
+    Recipe(
+        "map-changed-in-place",
+        "the device changes a tensor map where it lies in global memory, and other blocks use it",
+        (
+            *_changed_in_place("gpu"),
+            Step(_CHANGER, "a flag or a grid barrier tells the other blocks", scope="gpu"),
+            _acquired("one thread of each block that uses it", "gpu"),
+            _TO_LOADER,
             _EXPECT,
             _LOAD,
         ),
@@ -257,7 +294,13 @@ _RECIPES = (
             Step(_WRITERS, "orders its writes before the async proxy", fences.fence_proxy_async(space="global"), "gpu"),
             Step(
                 _WRITERS,
-                "a flag or barrier tells the loading thread",
+                "releases them; then a flag or barrier tells the loading thread",
+                fences.fence(semantics="acq_rel", scope="gpu"),
+                "gpu",
+            ),
+            Step(
+                _ONE,
+                "has seen the flag or barrier, and acquires what was released",
                 fences.fence(semantics="acq_rel", scope="gpu"),
                 "gpu",
             ),
@@ -289,8 +332,31 @@ _RECIPES = (
             _WAIT,
             Step(
                 "one thread of each block",
-                "tells the loading block, at mapa's address, that its tile may be refilled",
+                "the loading block's barrier for the arrivals, as a generic pointer",
+                cluster.mapa(space="generic", type="u64"),
+            ),
+            Step(
+                "one thread of each block",
+                "tells the loading block, at that address, that its tile may be refilled",
                 barriers.mbarrier_arrive(semantics="release", scope="cluster", space="shared::cluster", state=False),
+                "cluster",
+            ),
+            Step(
+                "one thread of the cluster",
+                "until all peers have, before it loads again; its barrier for that counts the blocks",
+                waits.mbarrier_try_wait_parity(semantics="acquire", scope="cluster"),
+                "cluster",
+            ),
+            Step(
+                "all threads of the cluster",
+                "arrive at the end",
+                cluster.barrier_cluster_arrive(semantics="release"),
+                "cluster",
+            ),
+            Step(
+                "all threads of the cluster",
+                "wait: no block exits while others write to its shared memory",
+                cluster.barrier_cluster_wait(semantics="acquire"),
                 "cluster",
             ),
         ),
@@ -302,7 +368,11 @@ _RECIPES = (
         (
             Step(_WRITERS, "orders its writes before the async proxy", _SHARED_FENCE, "cta"),
             _BLOCK_BARRIER,
-            Step(_ONE, "the destination's and the barrier's addresses there", cluster.mapa()),
+            Step(
+                _ONE,
+                "the destination's and the barrier's addresses there, as generic pointers",
+                cluster.mapa(space="generic", type="u64"),
+            ),
             Step(
                 "one thread of the other block",
                 "announces the bytes",

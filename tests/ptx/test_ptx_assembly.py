@@ -184,6 +184,7 @@ def pattern(i: Instruction) -> str:
 def test_every_wrapper_compiles_and_its_text_arrives_in_the_ptx(target: str) -> None:
     wide = [i for i in ptx.catalogue() if i.family == WGMMA and dict(i.words)["n"] in (8, 64)]
     narrow = [i for i in ptx.catalogue() if i.family != WGMMA and i.ptx_version <= (8, 8)]
+    narrow = [i for i in narrow if not i.function_name.endswith("_generic_u32")]  # not in the header
     forms = [i for i in (*narrow, *wide) if i.supported_on(target)]
     calls = "\n".join(call(i) for i in forms)
     source = f"""

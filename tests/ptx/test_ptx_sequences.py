@@ -150,6 +150,152 @@ def test_every_path_has_a_recipe_with_its_source() -> None:
         ptx.recipe("nothing")
 
 
+BULK_LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+RELEASING_COPY = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{}.sync.aligned"
+EXPECTED_LOAD = [("one thread", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"), ("one thread", BULK_LOAD, None)]
+RECIPE_STEPS: dict[str, list[tuple[str, str | None, str | None]]] = {
+    "shared-written-to-store": [
+        ("each writing thread", None, None),
+        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
+        ("all threads of the block", None, "cta"),
+        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
+        ("one thread", "cp.async.bulk.commit_group", None),
+    ],
+    "barrier-to-load": [
+        ("one thread", "mbarrier.init.shared::cta.b64", None),
+        ("one thread", "fence.mbarrier_init.release.cluster", "cluster"),
+        ("all threads of the block", None, "cta"),
+        *EXPECTED_LOAD,
+        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
+    ],
+    "map-parameter": [
+        ("one thread", "prefetch.param.tensormap", None),
+        *EXPECTED_LOAD,
+    ],
+    "map-constant": [
+        ("the host", None, "sys"),
+        ("one thread", "prefetch.const.tensormap", None),
+        *EXPECTED_LOAD,
+    ],
+    "map-global": [
+        ("the host", None, "sys"),
+        ("one thread of each block", "fence.proxy.tensormap::generic.acquire.sys", "sys"),
+        ("all threads of the block", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "map-changed-same-block": [
+        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
+        ("one whole warp", None, "cta"),
+        ("one whole warp", RELEASING_COPY.format("cta"), "cta"),
+        ("all threads of the block", None, "cta"),
+        ("the using thread", "fence.proxy.tensormap::generic.acquire.cta", "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "map-changed-other-block": [
+        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
+        ("one whole warp", None, "cta"),
+        ("one whole warp", RELEASING_COPY.format("gpu"), "gpu"),
+        ("one thread", None, "gpu"),
+        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
+        ("all threads of each block that uses it", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "map-changed-other-kernel": [
+        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
+        ("one whole warp", None, "cta"),
+        ("one whole warp", RELEASING_COPY.format("gpu"), "gpu"),
+        ("the host", None, None),
+        ("one thread of each block of the second kernel", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
+        ("all threads of each block that uses it", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "map-changed-other-device": [
+        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
+        ("one whole warp", None, "cta"),
+        ("one whole warp", RELEASING_COPY.format("sys"), "sys"),
+        ("the host or a flag", None, "sys"),
+        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.sys", "sys"),
+        ("all threads of each block that uses it", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "map-changed-in-place": [
+        ("the changing thread", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
+        ("the changing thread", "tensormap.replace.tile.global_address.global.b1024.b64", None),
+        ("the changing thread", "fence.proxy.tensormap::generic.release.gpu", "gpu"),
+        ("the changing thread", None, "gpu"),
+        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
+        ("all threads of each block that uses it", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "shared-refilled": [
+        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
+        ("each reading thread", None, None),
+        ("each reading thread", "mbarrier.arrive.shared::cta.b64", "cta"),
+        ("one thread", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "shared-rewritten-refilled": [
+        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
+        ("all threads of the block", None, "cta"),
+        *EXPECTED_LOAD,
+    ],
+    "store-to-shared-reused": [
+        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
+        ("the storing thread", "cp.async.bulk.commit_group", None),
+        ("the storing thread", "cp.async.bulk.wait_group.read", None),
+        ("all threads of the block", None, "cta"),
+        ("each writing thread", None, None),
+    ],
+    "store-to-global-read": [
+        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
+        ("the storing thread", "cp.async.bulk.commit_group", None),
+        ("the storing thread", "cp.async.bulk.wait_group", None),
+        ("the storing thread", "fence.acq_rel.gpu", "gpu"),
+        ("the readers", None, "gpu"),
+    ],
+    "global-written-to-load": [
+        ("each writing thread", None, None),
+        ("each writing thread", "fence.proxy.async.global", "gpu"),
+        ("each writing thread", "fence.acq_rel.gpu", "gpu"),
+        ("one thread", "fence.acq_rel.gpu", "gpu"),
+        ("one thread", "fence.proxy.async.global", "gpu"),
+        *EXPECTED_LOAD,
+    ],
+    "cluster-peers": [
+        ("one thread of each block", "mbarrier.init.shared::cta.b64", None),
+        ("one thread of each block", "fence.mbarrier_init.release.cluster", "cluster"),
+        ("all threads of the cluster", "barrier.cluster.arrive.release", "cluster"),
+        ("all threads of the cluster", "barrier.cluster.wait.acquire", "cluster"),
+        ("one thread of each block", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"),
+        ("one thread of the cluster", f"{BULK_LOAD}.multicast::cluster", None),
+        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
+        ("one thread of each block", "mapa.u64", None),
+        ("one thread of each block", "mbarrier.arrive.release.cluster.shared::cluster.b64", "cluster"),
+        ("one thread of the cluster", "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", "cluster"),
+        ("all threads of the cluster", "barrier.cluster.arrive.release", "cluster"),
+        ("all threads of the cluster", "barrier.cluster.wait.acquire", "cluster"),
+    ],
+    "shared-to-peer": [
+        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
+        ("all threads of the block", None, "cta"),
+        ("one thread", "mapa.u64", None),
+        ("one thread of the other block", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"),
+        ("one thread", "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", None),
+        ("each reader in the other block", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
+    ],
+}
+
+
+def test_every_recipe_has_a_row() -> None:
+    assert RECIPE_STEPS.keys() == ptx.RECIPES.keys()
+
+
+@pytest.mark.parametrize("path", RECIPE_STEPS)
+def test_a_recipe_has_exactly_its_steps(path: str) -> None:
+    steps = ptx.recipe(path).steps
+    assert [(s.who, s.instruction.mnemonic if s.instruction else None, s.scope) for s in steps] == RECIPE_STEPS[path]
+
+
 def test_recipes_have_the_fences_at_their_scopes() -> None:
     def mnemonics(path: str) -> list[str]:
         return [i.mnemonic for i in ptx.recipe(path).instructions]
