@@ -7,8 +7,8 @@ from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
 
 _BY_MBARRIER = (
-    "the mbarrier: it completes that many bytes of the transaction count. Any thread that knows the mbarrier may wait, "
-    "by mbarrier_try_wait_parity"
+    "the mbarrier: it completes that many bytes of the transaction count. The threads of the block "
+    "whose shared memory holds the mbarrier may wait, by mbarrier_try_wait_parity"
 )
 _BY_GROUP = (
     "the bulk async-group of the thread that executes it. Only that thread may wait: bulk_commit_group, then "

@@ -6,6 +6,7 @@ the assembler the instruction is spelt as it assembles; the names here are the d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -204,7 +205,7 @@ def llvm_intrinsic(instruction: Instruction) -> str:
     return _named(instruction, 1)
 
 
-_SHARED_POINTER = "ptr addrspace(3)"
+_SHARED_POINTER, _GLOBAL_POINTER = "ptr addrspace(3)", "ptr addrspace(1)"
 
 
 def operand_types(instruction: Instruction) -> tuple[str, ...]:
@@ -237,11 +238,26 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
     -------
     tuple of str
         One sentence per broken invariant; empty when all hold.
+
+    Raises
+    ------
+    EmissionError
+        For text that is no instruction of the family and breaks no invariant of rank, coordinates or reduction.
     """
-    form = parse(instruction) if isinstance(instruction, str) else instruction
+    if isinstance(instruction, str):
+        try:
+            form = parse(instruction)
+        except EmissionError:
+            if broken := _text_problems(instruction):
+                return tuple(broken)
+            raise
+    else:
+        form = instruction
     wanted = list(form.inputs)
     given = list(operand_types(form) if operands is None else operands)
     problems = _rank_problems(form)
+    given, miscounted = _aligned(form, given)
+    problems += miscounted
     # A trailing optional operand that is missing or too much is named by the attribute it goes with.
     words = dict(form.words)
     trailing = [o.name for o in wanted if o.name in _OPTIONAL]
@@ -259,7 +275,7 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
         problems.append(f"{len(given)} operands were given where the form has {len(wanted)}{what}")
     for operand, found in zip(wanted, given, strict=False):
         expected = _llvm_type(operand)
-        if found != expected:
+        if found != expected and not (operand.name == "tensor_map" and (expected, found) == ("ptr", _GLOBAL_POINTER)):
             role = "is in address space 3" if expected == _SHARED_POINTER else f"has type {expected}"
             problems.append(f"{operand.name} {role}, not {found}")
     return tuple(problems)
@@ -268,12 +284,73 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
 def _rank_problems(form: Instruction) -> list[str]:
     words = dict(form.words)
     problems = []
-    rank, mode = words.get("rank"), str(words.get("mode", ""))
-    coordinates = sum(operand.vector == "coordinates" for operand in form.operands)
-    if rank is not None and mode not in _FIXED_ASSEMBLY_MODES and coordinates != rank:
-        problems.append(f"{coordinates} coordinates were given for rank {rank}")
-    if mode.startswith("im2col") and rank not in (3, 4, 5):
-        problems.append(f"an im2col form has rank 3, 4 or 5, not {rank}")
-    if "reduction" in words and words["reduction"] not in REDUCTIONS:
-        problems.append(f"redop {words['reduction']!r} is none of {', '.join(REDUCTIONS)}")
+    if words.get("rank") is not None:
+        coordinates = sum(operand.vector == "coordinates" for operand in form.operands)
+        problems += _shape_problems(int(words["rank"] or 0), str(words.get("mode", "tile")), coordinates)
+    if "reduction" in words:
+        problems += _reduction_problems(str(words["reduction"]))
+    return problems
+
+
+def _shape_problems(rank: int, mode: str, coordinates: int | None) -> list[str]:
+    """What is wrong with a tensor copy's rank and its number of coordinates, where that is known."""
+    fixed = mode in _FIXED_ASSEMBLY_MODES
+    legal = (2,) if fixed else (3, 4, 5) if mode.startswith("im2col") else (1, 2, 3, 4, 5)
+    problems = []
+    if rank not in legal:
+        what = f"a {mode} form" if fixed else "an im2col form" if mode.startswith("im2col") else "a tensor copy"
+        spoken = {1: "2", 3: "3, 4 or 5", 5: "1 to 5"}[len(legal)]
+        problems.append(f"{what} has rank {spoken}, not {rank}")
+    if coordinates is not None and coordinates != (5 if fixed else rank):
+        problems.append(_miscounted(coordinates, rank, mode))
+    return problems
+
+
+def _miscounted(coordinates: int, rank: int, mode: str) -> str:
+    wanted = f"{mode}, which takes 5" if mode in _FIXED_ASSEMBLY_MODES else f"rank {rank}"
+    return f"{coordinates} coordinates were given for {wanted}"
+
+
+def _reduction_problems(reduction: str) -> list[str]:
+    return [] if reduction in REDUCTIONS else [f"redop {reduction!r} is none of {', '.join(REDUCTIONS)}"]
+
+
+def _aligned(form: Instruction, given: list[str]) -> tuple[list[str], list[str]]:
+    """The operands with the right number of coordinates, so that the others are compared with their own kind."""
+    places = [i for i, operand in enumerate(form.inputs) if operand.vector == "coordinates"]
+    if not places or len(given) == len(form.inputs):
+        return given, []
+    start, count = places[0], len(places)
+    found = next((i for i, type_ in enumerate(given[start:]) if type_ != "i32"), len(given) - start)
+    following = given[start + found : start + found + 1]
+    if found == count or following != [_llvm_type(operand) for operand in form.inputs[start + count :][:1]]:
+        return given, []
+    words = dict(form.words)
+    problem = _miscounted(found, int(words["rank"] or 0), str(words["mode"]))
+    return [*given[:start], *["i32"] * count, *given[start + found :]], [problem]
+
+
+_TENSOR_COPY = re.compile(r"cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor\.(\S+)")
+_RANK = re.compile(r"(-?\d+)d")
+_COORDINATES = re.compile(r"\[[^\[\]{}]*\{([^{}]*)\}")
+_NO_REDUCTIONS = ("global", "shared::cta", "shared::cluster", "bulk_group", "L2::cache_hint")
+
+
+def _text_problems(text: str) -> list[str]:
+    """The broken invariants of text that is no legal form."""
+    found = _TENSOR_COPY.search(text)
+    if found is None:
+        return []
+    words = found[3].rstrip(";").split(".")
+    rank = next((int(match[1]) for word in words if (match := _RANK.fullmatch(word))), None)
+    modes = [word for word in words if word.startswith(("im2col", "tile"))]
+    listed = _COORDINATES.search(text)
+    problems = []
+    if rank is not None:
+        coordinates = None if listed is None else sum(bool(part.strip()) for part in listed[1].split(","))
+        problems += _shape_problems(rank, modes[0] if modes else "tile", coordinates)
+    if found[1]:
+        others = [word for word in words if word not in (*_NO_REDUCTIONS, *modes) and not _RANK.fullmatch(word)]
+        problems += [problem for word in others for problem in _reduction_problems(word)]
+        problems += [] if others else [f"the redop is missing: one of {', '.join(REDUCTIONS)}"]
     return problems

@@ -110,7 +110,8 @@ def test_explain_says_units_alignment_completion_and_who_may_wait() -> None:
         "@%p1 cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes "
         "[%r1], [%rd1, {%r2, %r3}], [%r4];"
     )
-    for part in ("elements", "128 bytes", "Any thread that knows the mbarrier may wait", "PTX 8.6"):
+    waiting = "threads of the block whose shared memory holds the mbarrier may wait"
+    for part in ("elements", "128 bytes", waiting, "PTX 8.6"):
         assert part in load
     assert "Only that thread may wait" in ptx.explain(ptx.tensor_store(rank=1))
     assert "no thread can wait" in ptx.explain(ptx.tensor_prefetch(rank=1))
@@ -160,6 +161,70 @@ def test_verifier_invariants() -> None:
         "cacheHintEnable is not set"
         in ptx.verify(ptx.tensor_store(rank=1), ["ptr", "i32", "ptr addrspace(3)", "i64"])[0]
     )
+
+
+def test_the_verifier_takes_a_global_pointer_for_the_map_alone() -> None:
+    shared, pointer, tensor_map = "ptr addrspace(3)", "ptr addrspace(1)", "ptr addrspace(1)"
+    load, store = ptx.tensor_load(rank=1), ptx.tensor_store(rank=1)
+    assert ptx.verify(load, [shared, tensor_map, "i32", shared]) == ()
+    assert ptx.verify(store, [tensor_map, "i32", shared]) == ()
+    assert ptx.verify(load, [pointer, tensor_map, "i32", shared]) == (
+        "destination is in address space 3, not ptr addrspace(1)",
+    )
+    assert ptx.verify(store, [shared, "i32", shared]) == ("tensor_map has type ptr, not ptr addrspace(3)",)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_verifier_counts_coordinates(count: int) -> None:
+    coordinates = ["i32"] * count
+    message = f"{count} coordinates were given for rank 2"
+    load = ptx.tensor_load(rank=2, cache_hint=True)
+    shared = "ptr addrspace(3)"
+    assert ptx.verify(load, [shared, "ptr", *coordinates, shared, "i64"]) == (message,)
+    assert ptx.verify(ptx.tensor_store(rank=2), ["ptr", *coordinates, shared]) == (message,)
+    assert ptx.verify(ptx.tensor_prefetch(rank=2), ["ptr", *coordinates]) == (message,)
+    gather = ptx.tensor_load(rank=2, mode="tile::gather4")
+    assert ptx.verify(gather, [shared, "ptr", *["i32"] * 4, shared]) == (
+        "4 coordinates were given for tile::gather4, which takes 5",
+    )
+    assert "i64" in ptx.verify(ptx.tensor_store(rank=2), ["ptr", "i32", "i64", shared])[0]
+
+
+STORE = "global.shared::cta"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (
+            f"cp.async.bulk.tensor.2d.{STORE}.tile.bulk_group [%t, {{%a}}], [%s];",
+            ("1 coordinates were given for rank 2",),
+        ),
+        (
+            f"cp.async.bulk.tensor.6d.{STORE}.tile.bulk_group [%t, {{%a, %b, %c, %d, %e, %f}}], [%s];",
+            ("a tensor copy has rank 1 to 5, not 6",),
+        ),
+        (
+            f"cp.async.bulk.tensor.2d.{STORE}.im2col_no_offs.bulk_group [%t, {{%a, %b}}], [%s];",
+            ("an im2col form has rank 3, 4 or 5, not 2",),
+        ),
+        (
+            f"cp.reduce.async.bulk.tensor.1d.{STORE}.mul.tile.bulk_group [%t, {{%a}}], [%s];",
+            ("redop 'mul' is none of add, min, max, inc, dec, and, or, xor",),
+        ),
+        (
+            f"cp.reduce.async.bulk.tensor.2d.{STORE}.mul.tile.bulk_group [%t, {{%a}}], [%s];",
+            ("1 coordinates were given for rank 2", "redop 'mul' is none of add, min, max, inc, dec, and, or, xor"),
+        ),
+    ],
+)
+def test_the_verifier_reports_broken_text(text: str, problems: tuple[str, ...]) -> None:
+    assert ptx.verify(text) == problems
+
+
+def test_the_verifier_raises_for_text_of_another_kind() -> None:
+    with pytest.raises(EmissionError, match="no instruction of the family"):
+        ptx.verify("mov.u32 %r1, %r2;")
 
 
 def test_report_int16_reduction() -> None:
