@@ -182,6 +182,8 @@ def _named(instruction: Instruction, which: int) -> str:
     words = {name: str(value) for name, value in instruction.words}
     # Names have dots in a state space and underscores in a mode; a store's im2col mode is im2col.
     words |= {name: words[name].replace("::", ".") for name in ("destination", "source") if name in words}
+    if which and (words.get("source"), words.get("destination")) == ("shared.cta", "shared.cluster"):
+        words["destination"] = "cluster"  # LLVM names it ...shared.cta.to.cluster
     if "mode" in words:
         words["mode"] = words["mode"].replace("::", "_").replace("im2col_no_offs", "im2col")
     return row[which].format(**words)

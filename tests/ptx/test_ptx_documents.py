@@ -146,6 +146,11 @@ def test_names_in_the_dialect_and_in_llvm() -> None:
     assert ptx.llvm_intrinsic(ptx.tensor_prefetch(rank=4)) == "llvm.nvvm.cp.async.bulk.tensor.4d.tile.prefetch"
     assert ptx.nvvm_name(ptx.bulk_wait_group()) == "nvvm.cp.async.bulk.wait_group"
     assert ptx.llvm_intrinsic(ptx.tensor_store(rank=2, mode="tile::scatter4")) == "llvm.inline_asm"
+    copy = ptx.bulk_copy(destination="shared::cluster", source="shared::cta")
+    assert ptx.llvm_intrinsic(copy) == "llvm.nvvm.cp.async.bulk.shared.cta.to.cluster"
+    assert ptx.nvvm_name(copy) == "nvvm.cp.async.bulk.shared.cluster.shared.cta"
+    loading = ptx.bulk_copy(destination="shared::cluster", source="global")
+    assert ptx.llvm_intrinsic(loading) == "llvm.nvvm.cp.async.bulk.global.to.shared.cluster"
     assert all(ptx.nvvm_name(i).startswith("nvvm.") and ptx.llvm_intrinsic(i) for i in ptx.catalogue())
 
 

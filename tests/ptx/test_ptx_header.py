@@ -88,15 +88,17 @@ def test_every_function_has_its_comment_and_a_volatile_asm() -> None:
 
 def test_it_costs_an_empty_kernel_at_most_a_tenth_of_a_second() -> None:
     def seconds(header: str) -> float:
-        times = []
-        for _ in range(7):
-            start = time.perf_counter()
-            compile_cuda(EMPTY, target="sm_90a", headers={"cupytma.cuh": header})
-            times.append(time.perf_counter() - start)
-        return min(times)
+        start = time.perf_counter()
+        compile_cuda(EMPTY, target="sm_90a", headers={"cupytma.cuh": header})
+        return time.perf_counter() - start
 
-    seconds("")
-    assert seconds(ptx.header(target="sm_90a")) - seconds("") <= 0.1
+    # What runtime.compile gives a kernel that does not speak of wgmma. The samples take turns, so that a load on the
+    # machine is on both, and the minima are those that it left alone.
+    header = ptx.header(target="sm_90a", wgmma=False)
+    seconds(""), seconds(header)
+    samples = [(seconds(header), seconds("")) for _ in range(15)]
+    with_header, without = map(min, zip(*samples, strict=True))
+    assert with_header - without <= 0.1
 
 
 def test_wgmma_comes_with_its_macro_or_by_name() -> None:
