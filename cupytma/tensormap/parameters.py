@@ -18,6 +18,7 @@ from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle, WideMode
 from cupytma.tensormap.formats import DictForms
+from cupytma.tensormap.rule import FULL_RANK, SEQUENCES
 
 if TYPE_CHECKING:
     from cupytma.tensormap.rule import Violation
@@ -31,16 +32,6 @@ _ENUMS: dict[str, type[DriverEnum]] = {
     "oob_fill": OobFill,
     "mode": WideMode,
 }
-# Sequences by how many entries they have less than the rank, and what fills them up for the rules.
-_SEQUENCES: dict[str, tuple[int, int]] = {
-    "global_dim": (0, 1),
-    "global_strides": (1, 0),
-    "box_dim": (0, 1),
-    "element_strides": (0, 1),
-    "pixel_box_lower_corner": (2, 0),
-    "pixel_box_upper_corner": (2, 0),
-}
-_FULL_RANK = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +116,7 @@ class Parameters(DictForms, ABC):
             try:
                 if name in _ENUMS:
                     found[name] = _member(_ENUMS[name], value)
-                elif name in _SEQUENCES:
+                elif name in SEQUENCES:
                     found[name] = None if value is None else _integers(value)
                 else:
                     found[name] = operator.index(value)
@@ -209,9 +200,9 @@ class Parameters(DictForms, ABC):
         }
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in _SEQUENCES:
-                short, neutral = _SEQUENCES[field.name]
-                value = value + (neutral,) * (_FULL_RANK - short - len(value))
+            if field.name in SEQUENCES:
+                short, neutral = SEQUENCES[field.name]
+                value = value + (neutral,) * (FULL_RANK - short - len(value))
             found[field.name] = value
         found.update(self._own_operands(), mode=self.kind, layout=checking.layout_of(self.kind, target))
         checking.derive(found, checking.SCALAR_LOOKUPS)
@@ -279,9 +270,9 @@ class Parameters(DictForms, ABC):
         if len(given) != self.rank:
             raise DescriptorError(f"{len(given)} coordinates for rank {self.rank}; give one for each dimension")
         operands = self.operands(targets.DEFAULT_TARGET)
-        spatial = given[1 if self.interleave == Interleave.NONE else 0 :] + (0,) * _FULL_RANK
+        spatial = given[1 if self.interleave == Interleave.NONE else 0 :] + (0,) * FULL_RANK
         operands.update(
-            coordinates=given + (0,) * (_FULL_RANK - len(given)), pixel_start=spatial[:3],
+            coordinates=given + (0,) * (FULL_RANK - len(given)), pixel_start=spatial[:3],
             shared_address=shared_address, store=int(store),
         )
         return checking.violations(operands, "fault")
@@ -462,8 +453,8 @@ def _shape_of(
     names = [field.name for field in fields(cls)]
     return (
         [(name, _ENUMS[name]) for name in names if name in _ENUMS],
-        [name for name in names if name not in _ENUMS and name not in _SEQUENCES],
-        [(name, _SEQUENCES[name][0]) for name in names if name in _SEQUENCES],
+        [name for name in names if name not in _ENUMS and name not in SEQUENCES],
+        [(name, SEQUENCES[name][0]) for name in names if name in SEQUENCES],
     )
 
 
@@ -491,6 +482,6 @@ def _length_problems(found: dict[str, Any]) -> list[str]:
     rank = len(found["global_dim"])
     return [
         f"{name} has {len(value)} entries, and rank {rank} (the length of global_dim) needs {max(rank - short, 0)}"
-        for name, (short, _) in _SEQUENCES.items()
+        for name, (short, _) in SEQUENCES.items()
         if (value := found.get(name)) is not None and len(value) != max(rank - short, 0)
     ]

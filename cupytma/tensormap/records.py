@@ -14,7 +14,7 @@ from cupytma.errors import DescriptorError
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.fields import RANKS, SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
-from cupytma.tensormap.rule import IM2COL, MODES
+from cupytma.tensormap.rule import FULL_RANK, IM2COL, MODES, SEQUENCES
 
 RECORD = np.dtype(
     [
@@ -33,11 +33,9 @@ _SCALARS = {
     "l2_promotion": "l2", "oob_fill": "oob", "wide_mode": "wide_mode", "channels_per_pixel": "channels",
     "pixels_per_column": "pixels",
 }  # fmt: skip
-# Column, how many entries it has, how many fewer than the rank are read, and what stands in for the others.
-_SEQUENCES = {
-    "global_dim": ("dims", 5, 0, 1), "global_strides": ("strides", 4, 1, 0), "box_dim": ("box", 5, 0, 1),
-    "element_strides": ("estr", 5, 0, 1), "pixel_box_lower_corner": ("lower", 3, 2, 0),
-    "pixel_box_upper_corner": ("upper", 3, 2, 0),
+_COLUMNS = {
+    "global_dim": "dims", "global_strides": "strides", "box_dim": "box", "element_strides": "estr",
+    "pixel_box_lower_corner": "lower", "pixel_box_upper_corner": "upper",
 }  # fmt: skip
 # The kinds that read what not all of them read.
 _READ_BY = {
@@ -255,7 +253,7 @@ class _Columns:
     """Memory for the columns of one step, used again by the next: fresh memory costs more than filling it."""
 
     def __init__(self, rows: int) -> None:
-        count = len(_SCALARS) + sum(entries for _, entries, *_ in _SEQUENCES.values())
+        count = len(_SCALARS) + sum(FULL_RANK - short for short, _ in SEQUENCES.values())
         self._memory = np.empty((count, rows), np.int64)
         self._pending: list[tuple[Int64, npt.NDArray[Any]]] = []
         self._rows = np.empty(0, np.uint8)
@@ -295,7 +293,8 @@ def _operands(
     found.update(checking.target_operands(target))
     for name, column in _SCALARS.items():
         found[name] = columns.add(records[column]) if mode in _READ_BY.get(name, MODES) else 0
-    for name, (column, entries, short, neutral) in _SEQUENCES.items():
+    for name, (short, neutral) in SEQUENCES.items():
+        column, entries = _COLUMNS[name], FULL_RANK - short
         if mode not in _READ_BY.get(name, MODES):
             found[name] = [neutral] * entries
             continue
@@ -332,7 +331,7 @@ def to_records(parameters: Sequence[Parameters]) -> npt.NDArray[np.void]:
         try:
             for name, column in _SCALARS.items():
                 row[column] = operands.get(name, 0)
-            for name, (column, *_) in _SEQUENCES.items():
+            for name, column in _COLUMNS.items():
                 row[column] = operands.get(name, 0)
         except (OverflowError, ValueError) as error:
             raise DescriptorError(f"{p!r} does not fit a record: {error}") from None

@@ -16,12 +16,12 @@ from cupytma.targets import Target
 from cupytma.tensormap.fields import SWIZZLES
 from cupytma.tensormap.mutation import ELEMENT_TYPES, MUTATORS, Mutator, Step, applied
 from cupytma.tensormap.parameters import Parameters, Tiled
+from cupytma.tensormap.rule import FULL_RANK, SEQUENCES
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
 
 REPLACEABLE: tuple[str, ...] = tuple(dict.fromkeys(mutator.parameter for mutator in MUTATORS.values()))
 # What a dimension holds that is not there: its bits are then zero, as the encoders leave them.
-_NEUTRAL: dict[str, int] = {"global_dim": 1, "global_strides": 0, "box_dim": 1, "element_strides": 1}
-_FULL_RANK = 5
+_NEUTRAL: dict[str, int] = {name: SEQUENCES[name][1] for name in REPLACEABLE if name in SEQUENCES}
 _ENCODE = "change the parameters and encode them: dataclasses.replace(tensor_map.decode(), …).encode()"
 _HOST_BORN = "the device path rebinds the address, the extents and the strides of tiled tensor maps alone"
 
@@ -58,7 +58,7 @@ def rebind_steps(address: Any, extents: Sequence[Any], strides: Sequence[Any]) -
     DescriptorError
         If the lengths fit no rank.
     """
-    if not 1 <= len(extents) <= _FULL_RANK or len(strides) != len(extents) - 1:
+    if not 1 <= len(extents) <= FULL_RANK or len(strides) != len(extents) - 1:
         raise DescriptorError(
             f"{len(extents)} extents and {len(strides)} strides; a tensor map has 1 to 5 extents and one stride less "
             "(dimension 0 is dense)"
@@ -140,7 +140,7 @@ def _changed(held: Parameters, changes: Mapping[str, Any]) -> Parameters:
     rank = _rank(held, changes)
     values = {name: value for name, value in changes.items() if name != "rank"}
     for name in _sequences(held):
-        entries = (*getattr(held, name), *(_NEUTRAL[name],) * _FULL_RANK)[: _length(name, rank)]
+        entries = (*getattr(held, name), *(_NEUTRAL[name],) * FULL_RANK)[: _length(name, rank)]
         values[name] = _merged(name, entries, values.get(name, {}), rank)
     _check_new_strides(held, values, changes)
     return dataclasses.replace(held, **values)
@@ -151,8 +151,8 @@ def _rank(held: Parameters, changes: Mapping[str, Any]) -> int:
         rank = operator.index(changes.get("rank", held.rank))
     except TypeError:
         raise DescriptorError(f"rank = {changes['rank']!r} is no integer") from None
-    if not 1 <= rank <= _FULL_RANK:
-        raise DescriptorError(f"rank {rank} is outside 1…{_FULL_RANK}")
+    if not 1 <= rank <= FULL_RANK:
+        raise DescriptorError(f"rank {rank} is outside 1…{FULL_RANK}")
     return rank
 
 
@@ -161,7 +161,7 @@ def _sequences(held: Parameters) -> tuple[str, ...]:
 
 
 def _length(name: str, rank: int) -> int:
-    return rank - (name == "global_strides")
+    return rank - SEQUENCES[name][0]
 
 
 def _merged(name: str, entries: tuple[int, ...], change: Any, rank: int) -> Any:

@@ -9,6 +9,18 @@ from cupytma.targets import Feature
 MODES = ("tiled", "im2col", "im2col_wide")
 IM2COL = ("im2col", "im2col_wide")
 
+FULL_RANK = 5
+# The parameters that are sequences: how many entries they have less than the rank, and what stands in for the entries
+# of higher ranks, which no rule objects to.
+SEQUENCES: dict[str, tuple[int, int]] = {
+    "global_dim": (0, 1),
+    "global_strides": (1, 0),
+    "box_dim": (0, 1),
+    "element_strides": (0, 1),
+    "pixel_box_lower_corner": (2, 0),
+    "pixel_box_upper_corner": (2, 0),
+}
+
 # What a predicate may name. Sequences are padded to full length with values no rule objects to.
 OPERANDS: dict[str, str] = {
     "mode": "'tiled', 'im2col' or 'im2col_wide'",

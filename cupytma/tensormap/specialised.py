@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import cache
 from struct import Struct
 from typing import Any, cast
 
 from cupytma.targets import TARGETS
 from cupytma.tensormap import checking, codec
-from cupytma.tensormap.fields import SIZE, WORDS
-from cupytma.tensormap.rule import DERIVED
+from cupytma.tensormap.fields import RANKS, SIZE, WORDS
+from cupytma.tensormap.parameters import KINDS
+from cupytma.tensormap.rule import DERIVED, SEQUENCES
 
 Encoder = Callable[[Mapping[str, Any]], "bytes | None"]
 
-# Operands that are sequences: entries missing from the rank, and what stands in for entries beyond it.
-_SEQUENCES = {
-    "global_dim": (0, 1), "global_strides": (1, 0), "box_dim": (0, 1), "element_strides": (0, 1),
-    "pixel_box_lower_corner": (2, 0), "pixel_box_upper_corner": (2, 0),
-}  # fmt: skip
-_SCALARS = ("data_type", "global_address", "interleave", "swizzle", "l2_promotion", "oob_fill")
-_OWN = {
-    "tiled": ("global_dim", "global_strides", "element_strides", "box_dim"),
-    "im2col": (
-        "global_dim", "global_strides", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner",
-        "channels_per_pixel", "pixels_per_column",
-    ),
-}  # fmt: skip
+# Kinds whose parameters are named as the operands of the rules are.
+_KINDS = ("tiled", "im2col")
 
 
 @cache
@@ -42,14 +33,12 @@ def encoder(kind: str, rank: int, target: str) -> Encoder | None:
     It takes the parameters' attributes by name and returns the 128 bytes, or None if a rule is broken.
     """
     layout = checking.layout_of(kind, TARGETS[target])
-    if kind not in _OWN or not 1 <= rank <= 5 or (kind == "im2col" and rank < 3):
+    if kind not in _KINDS or rank not in RANKS[kind]:
         return None
     constants: dict[str, Any] = {"mode": kind, "layout": layout, "rank": rank, "wide_mode": 0}
     constants.update({k: v for k, v in checking.target_operands(TARGETS[target]).items() if k != "target"})
     resolve = _Resolver(rank, constants)
-    lines = [f"    {name} = given[{name!r}]" for name in _SCALARS]
-    for name in _OWN[kind]:
-        lines.append(f"    {_unpacked(name, rank)} = given[{name!r}]")
+    lines = [f"    {_unpacked(field.name, rank)} = given[{field.name!r}]" for field in fields(KINDS[kind])]
     lines.append("    try:")  # a data type or swizzle beyond the tables is one of the rules' cases
     for name, expression, kinds in DERIVED:
         if kind in kinds:
@@ -69,9 +58,9 @@ def encoder(kind: str, rank: int, target: str) -> Encoder | None:
 
 def _unpacked(name: str, rank: int) -> str:
     """The left side of an assignment that unpacks an operand."""
-    if name not in _SEQUENCES:
+    if name not in SEQUENCES:
         return name
-    count = rank - _SEQUENCES[name][0]
+    count = rank - SEQUENCES[name][0]
     return "".join(f"{name}_{i}, " for i in range(count)) if count else "_"
 
 
@@ -102,9 +91,9 @@ class _Resolver(ast.NodeTransformer):
         name = node.value.id if isinstance(node.value, ast.Name) else ""
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             entry = node.slice.value
-            if name in _SEQUENCES and entry >= self._rank - _SEQUENCES[name][0]:
-                return ast.Constant(_SEQUENCES[name][1])
-            if name in _SEQUENCES or name == "pixel_dim":
+            if name in SEQUENCES and entry >= self._rank - SEQUENCES[name][0]:
+                return ast.Constant(SEQUENCES[name][1])
+            if name in SEQUENCES or name == "pixel_dim":
                 return ast.Name(f"{name}_{entry}")
         return _folded(node)
 
