@@ -21,6 +21,16 @@ SEQUENCES: dict[str, tuple[int, int]] = {
     "pixel_box_upper_corner": (2, 0),
 }
 
+_WIDTH_ALONE = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+
+
+def entries(name: str, kind: str, rank: int) -> int:
+    """How many entries of a sequence parameter a kind and rank have; im2col-wide has the corners of the width alone."""
+    if kind == "im2col_wide" and name in _WIDTH_ALONE:
+        return 1
+    return max(0, rank - SEQUENCES[name][0])
+
+
 # What a predicate may name. Sequences are padded to full length with values no rule objects to.
 OPERANDS: dict[str, str] = {
     "mode": "'tiled', 'im2col' or 'im2col_wide'",

@@ -1,0 +1,163 @@
+"""Rows of parameters, read as columns of 64-bit words.
+
+Turning whole rows into columns at once costs a fraction of reading one field of all rows after another, and columns of
+words can be picked by kind and rank without touching the rows again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+WORD_BYTES = 8
+# Rows turned at a time: they and their columns stay in the nearest cache.
+_ROWS_TURNED = 512
+
+Records = npt.NDArray[np.void]
+Words = npt.NDArray[np.uint64]
+Column = npt.NDArray[np.int64]
+Field = tuple[str, int | None]
+
+
+class Layout:
+    """Where the fields of a structured type come to lie once each is aligned.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Structured.
+    names : sequence of str
+        The fields to read: integers, or one-dimensional arrays of integers.
+
+    Attributes
+    ----------
+    words : int
+        Words of one row.
+    """
+
+    def __init__(self, dtype: np.dtype[np.void], names: Sequence[str]) -> None:
+        given = dict(dtype.fields or {})
+        fields = {name: (given[name][0], int(given[name][1])) for name in names}
+        native = all(field.base.isnative for field, _ in fields.values()) and not dtype.hasobject
+        shifts = [shift for shift in range(WORD_BYTES) if native and _all_aligned(fields, shift)]
+        self._names = tuple(names)
+        self._shift = shifts[0] if shifts else None
+        self._itemsize = dtype.itemsize
+        if self._shift is None:  # field by field, into a type of our own
+            formats = [field.newbyteorder("=") for field, _ in fields.values()]
+            self._own = np.dtype({"names": list(names), "formats": formats}, align=True)
+            self._itemsize = self._own.itemsize
+            placed: Any = self._own.fields
+            fields = {name: (placed[name][0], placed[name][1]) for name in names}
+        shift = self._shift or 0
+        self._places = {name: (field.base, offset + shift) for name, (field, offset) in fields.items()}
+        self._end = max(offset + field.itemsize for field, offset in fields.values())
+        self.words = -(-(self._end + shift) // WORD_BYTES)
+
+    def turned(self, records: Records, into: Words) -> Words:
+        """Rows as columns.
+
+        Parameters
+        ----------
+        records : numpy.ndarray, shape (n,)
+        into : numpy.ndarray of uint64, shape (`words`, at least n)
+
+        Returns
+        -------
+        numpy.ndarray of uint64, shape (`words`, n)
+            Part of ``into``.
+        """
+        found = into[:, : len(records)]
+        placed = np.zeros((min(_ROWS_TURNED, len(records)), self.words), np.uint64)
+        for start in range(0, len(records), _ROWS_TURNED):
+            part = np.ascontiguousarray(records[start : start + _ROWS_TURNED])
+            found[:, start : start + len(part)] = self._as_words(part, placed[: len(part)]).T
+        return found
+
+    def _as_words(self, records: Records, placed: Words) -> Words:
+        if self._shift is None:
+            own = np.empty(len(records), self._own)
+            for name in self._names:
+                own[name] = records[name]
+            records = own
+        if self._shift in (0, None) and self._itemsize % WORD_BYTES == 0:
+            return records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
+        shift = self._shift or 0
+        data = records.view(np.uint8).reshape(len(records), self._itemsize)
+        placed.view(np.uint8)[:, shift : shift + self._end] = data[:, : self._end]
+        return placed
+
+    def reading(self, fields: Sequence[Field]) -> Reading:
+        """How to read some fields, or entries of fields."""
+        words, parts = [], []
+        for name, entry in fields:
+            base, offset = self._places[name]
+            word, first = divmod(offset + (entry or 0) * base.itemsize, WORD_BYTES)
+            if word not in words:
+                words.append(word)
+            part = slice(first // base.itemsize, None, WORD_BYTES // base.itemsize)
+            parts.append((words.index(word), base, part))
+        return Reading(words, parts)
+
+
+class Reading:
+    """Some columns of turned rows."""
+
+    def __init__(self, words: Sequence[int], parts: Sequence[tuple[int, np.dtype[Any], slice]]) -> None:
+        self._words = words
+        self._parts = parts
+
+    def columns(self, turned: Words, rows: slice | npt.NDArray[np.intp], picked: Words, memory: Any) -> list[Column]:
+        """The columns of some rows: in place where a field fills its word, else in memory.
+
+        Parameters
+        ----------
+        turned : numpy.ndarray of uint64
+            From `Layout.turned`.
+        rows : slice, or numpy.ndarray of integers
+        picked : numpy.ndarray of uint64
+            Memory for the words of numbered rows.
+        memory : numpy.ndarray of int64
+            Memory for the columns.
+        """
+        if isinstance(rows, slice):
+            words = [turned[word, rows] for word in self._words]
+        else:
+            count = len(rows)
+            words = [turned[word].take(rows, out=picked[word, :count], mode="clip") for word in self._words]
+        found = []
+        for (number, base, part), column in zip(self._parts, memory, strict=False):
+            word = words[number]
+            if base.itemsize == WORD_BYTES:
+                found.append(word.view(np.int64))
+            else:
+                column = column[: len(word)]
+                np.copyto(column, word.view(base)[part], casting="unsafe")
+                found.append(column)
+        return found
+
+
+def _all_aligned(fields: dict[str, tuple[np.dtype[Any], int]], shift: int) -> bool:
+    return all((offset + shift) % field.base.itemsize == 0 for field, offset in fields.values())
+
+
+@cache
+def layout(dtype: np.dtype[np.void], names: tuple[str, ...]) -> Layout:
+    """The `Layout` of a type, made once."""
+    return Layout(dtype, names)
+
+
+def groups(keys: npt.NDArray[np.uint8]) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]:
+    """Every key with the rows that have it, in order; None where all have it."""
+    present = np.flatnonzero(np.bincount(keys))
+    if len(present) == 1:
+        yield int(present[0]), None
+        return
+    order = np.argsort(keys, kind="stable")
+    ends = np.searchsorted(keys[order], present, side="right")
+    for key, start, end in zip(present, (0, *ends), ends, strict=False):
+        yield int(key), order[start:end]
