@@ -70,6 +70,10 @@ DATA_TYPES: dict[DataType, DataTypeRow] = {
 }
 
 
+# Elements of dimension 0 that a box of an ALIGN16B type has, no more and no fewer (driver API).
+PACKED_ROW = 128
+
+
 @dataclass(frozen=True)
 class SwizzleRow:
     """How one swizzle is stored, and the shared alignment the driver records for it in bytes."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from cupytma.targets import Feature
 from cupytma.tensormap.cautions import FAULTS, WARNINGS
+from cupytma.tensormap.fields import PACKED_ROW
 from cupytma.tensormap.rule import IM2COL, Rule, Violation
 
 __all__ = ["ERRORS", "RULES", "RULES_BY_ID", "Rule", "Violation"]
@@ -213,10 +214,10 @@ ERRORS: tuple[Rule, ...] = (
         "driver API", feature=Feature.PACKED_TYPES,
     ),
     Rule(
-        "packed-box", "an ALIGN16B type moves exactly 128 elements of the innermost dimension",
-        "(data_type < 14) | (data_type > 15) | (inner_elements == 128)",
-        "{inner:inner} of {data_type:data_type} must be 128",
-        "use {inner:operand} = 128",
+        "packed-box", f"an ALIGN16B type moves exactly {PACKED_ROW} elements of the innermost dimension",
+        f"(data_type < 14) | (data_type > 15) | (inner_elements == {PACKED_ROW})",
+        f"{{inner:inner}} of {{data_type:data_type}} must be {PACKED_ROW}",
+        f"use {{inner:operand}} = {PACKED_ROW}",
         "driver API", feature=Feature.PACKED_TYPES,
     ),
     Rule(

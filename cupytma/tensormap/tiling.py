@@ -11,6 +11,7 @@ from itertools import product
 from math import gcd, lcm, prod
 
 from cupytma.tensormap.enums import Interleave, Swizzle
+from cupytma.tensormap.fields import DATA_TYPES, PACKED_ROW
 from cupytma.tensormap.parameters import Tiled
 
 MAX_BOX = 256
@@ -116,6 +117,8 @@ class Tiling:
             most[p.rank - 2] = 1  # a copy takes one slice of channels, whatever the box says
         elif p.swizzle != Swizzle.NONE:
             most[0] = min(MAX_BOX, 8 * p.swizzle.span // p.shared_bits)
+        if DATA_TYPES[p.data_type].gap_bits:
+            most[0] = PACKED_ROW
         return tuple(max(1, limit // quantum) * quantum for limit, quantum in zip(most, self.quanta, strict=True))
 
     @property

@@ -352,3 +352,15 @@ def test_swizzles_of_newer_targets_are_planned_for_those(swizzle: str) -> None:
     plan = plan_boxes(aligned((512, 512), "f4"), (128, 128), swizzle=swizzle, target="sm_100a")
     assert plan.boxes == ((32, 128),)
     assert len(plan.loads) == 4
+
+
+@pytest.mark.parametrize("swizzle", ["NONE", "128B", "128B_ATOM_32B"])
+@pytest.mark.parametrize("data_type", ["16U4_ALIGN16B", "16U6_ALIGN16B"])
+def test_rows_of_padded_types_are_split_into_boxes_of_128(data_type: str, swizzle: str) -> None:
+    operands = {"global_dim": (1024, 512), "global_strides": (1024,), "box_dim": (1, 1)}
+    tensor = Tiled(data_type=data_type, global_address=0, **operands)
+    plan = plan_boxes(tensor, (512, 8), swizzle=swizzle, target="sm_100a")
+    assert [load.coordinates for load in plan.loads] == [(0, 0), (128, 0), (256, 0), (384, 0)]
+    assert plan.boxes == ((128, 8),)
+    with pytest.raises(DescriptorError, match="must be 128"):
+        plan_boxes(tensor, (192, 8), swizzle=swizzle, target="sm_100a")
