@@ -148,10 +148,11 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _text(d: Dimension, op: str, width: int) -> Iterator[str]:
-    digits = len(str(d.boxes * d.box + d.reach))
+    digits = len(str(_end(d) - 1))
     label = max(len("x = ") + digits, len("position"))
     marks = {kind: mark for kind, (mark, _) in _LEGEND[op].items()}
-    lanes, header = _fitting(d, digits + 1, width - label)
+    cell = max(digits, 2) + 1
+    lanes, header = _fitting(d, cell, width - label)
     yield ("position".ljust(label) + header).rstrip()
     for tile in lanes.tiles:
         if tile is None:
@@ -159,7 +160,7 @@ def _text(d: Dimension, op: str, width: int) -> Iterator[str]:
             continue
         start = f"x = {tile[0] * d.box + tile[1]:>{digits}}".ljust(label)
         cells = ["" if p is None else marks.get(lanes.kind(tile, p), "") for p in lanes.positions]
-        yield (start + _line(lanes, cells, digits + 1)).rstrip()
+        yield (start + _line(lanes, cells, cell)).rstrip()
 
 
 def _fitting(d: Dimension, cell: int, width: int) -> tuple[_Lanes, str]:
@@ -243,8 +244,7 @@ def _drawn_legend(op: str, top: int) -> Iterator[str]:
 
 def _lanes(d: Dimension, columns: int) -> _Lanes:
     """A dimension in so many columns: around the first and the last box, where the holes are."""
-    last = (d.boxes - 1) * d.box
-    end = max(last + d.reach, d.boxes * d.box)
+    last, end = (d.boxes - 1) * d.box, _end(d)
     if end <= columns:
         tiles = [(box, phase) for box in range(d.boxes) for phase in range(d.element_stride)]
         return _Lanes(d, range(end), _shortened(tiles, _MOST_TILES), end)
@@ -255,6 +255,11 @@ def _lanes(d: Dimension, columns: int) -> _Lanes:
     for box in boxes:
         shown += [None] * (box > 1) + [None if phase is None else (box, phase) for phase in phases]
     return _Lanes(d, positions, shown, end)
+
+
+def _end(d: Dimension) -> int:
+    """One past the last position that any tile holds: a tile's last slot may lie past its box."""
+    return (d.boxes - 1) * d.box + d.reach
 
 
 def _shortened(items: Sequence[T], most: int) -> list[T | None]:

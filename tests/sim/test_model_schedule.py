@@ -222,7 +222,7 @@ def test_the_inner_loop_of_an_indivisible_box_may_hold_data_in_its_holes(extent:
 def test_the_tile_that_cannot_be_made_right() -> None:
     """8 elements in boxes of 4 by threes: element 4 lies in the tile of 1, which the hardware loads as a whole."""
     schedule = canonical((8, 4, 3))
-    names = {name: loop for name, loop in zip(("coordinate", "phase", "tile"), schedule.leaves, strict=True)}
+    names = dict(zip(("coordinate", "phase", "tile"), schedule.leaves, strict=True))
     indices = schedule.indices((0, 1, 1))
     (rows,) = schedule.dimensions
     (box,) = schedule.unprotected
@@ -341,9 +341,9 @@ def test_what_is_wrong_with_a_schedule_is_said() -> None:
         Schedule([coordinate, tile])
     with pytest.raises(SimulationError, match=r"rows.o and rows.i are made together"):
         Schedule([coordinate])
-    with pytest.raises(SimulationError, match="rows.i, which has been transformed; name the loops"):
+    with pytest.raises(SimulationError, match=r"rows\.i, which has been transformed; name the loops"):
         Schedule([coordinate, box])
-    with pytest.raises(SimulationError, match="names rows.o twice"):
+    with pytest.raises(SimulationError, match=r"names rows\.o twice"):
         Schedule([coordinate, coordinate, tile, stride])
     with pytest.raises(SimulationError, match="leaves holds 4; give IterDomains"):
         Schedule([coordinate, 4])  # type: ignore[list-item]

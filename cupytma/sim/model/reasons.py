@@ -61,8 +61,8 @@ def _numbers(tiling: Correctness) -> Iterator[str]:
         what = "hold data" if tiling.op == "load" else "are written"
         yield f"all dimensions together: {tiling.unfilled_holes} of {tiling.slots} slots are holes that {what}"
     if tiling.op == "load":
-        how = "can be achieved by a guard" if tiling.strong_achievable else "cannot be achieved by any guard"
-        yield f"strong correctness {how}"
+        how = "a guard can make it strongly so" if tiling.strong_achievable else "no guard can make it strongly so"
+        yield f"nothing outside the tensor is read, so it is weakly correct; {how}"
 
 
 def _remedy(d: Dimension, op: str, longest: int | None) -> str:

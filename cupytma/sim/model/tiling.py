@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
+from textwrap import fill
 from typing import Any
 
 from cupytma.errors import SimulationError
@@ -25,6 +26,7 @@ from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
 
 ELEMENT, FILLED_HOLE, UNFILLED_HOLE = "element", "filled hole", "unfilled hole"
+_WIDTH = 100  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class Correctness:
         """Why, in words and numbers, and what to do instead."""
         return reasons(self)
 
-    def picture(self, width: int = 100) -> str:
+    def picture(self, width: int = _WIDTH) -> str:
         """Each dimension as text: a line for each tile, a column for each position.
 
         Parameters
@@ -216,7 +218,8 @@ class Correctness:
         return self.svg()
 
     def __str__(self) -> str:
-        return "\n".join((f"{self.verdict} ({self.op})", *(f"- {reason}" for reason in self.reasons)))
+        lines = (fill(f"- {reason}", _WIDTH, subsequent_indent="  ", break_long_words=False) for reason in self.reasons)
+        return "\n".join((f"{self.verdict} ({self.op})", *lines))
 
 
 def correctness(
@@ -261,7 +264,8 @@ def correctness(
     --------
     >>> print(correctness(8, 6, 3))
     strongly correct (load)
-    - dimension 0: 2 boxes of 6 over the extent 8; holes outside the tensor: 4 of 12 slots, each holds the fill
+    - dimension 0: 2 boxes of 6 over the extent 8; holes outside the tensor: 4 of 12 slots, each holds
+      the fill
     >>> correctness(8, 4, 3).verdict
     'weakly correct'
     >>> correctness((13, 4), (16, 4), data_type="UINT8", op="store").verdict
