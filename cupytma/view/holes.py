@@ -50,8 +50,7 @@ _STYLE = """
 .cupytma-holes text.on{fill:#fff;font-weight:700;text-anchor:middle}
 """
 _CELL = 18
-_LABEL = 110
-_SVG_COLUMNS = 48
+_SVG_WIDTH = 48 * _CELL
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,10 @@ def holes_svg(tiling: Correctness) -> str:
     """The holes of a tiling as one SVG element: self-contained, at home in light and dark pages."""
     parts, top, right = [], 16, 0
     for number, dimension in enumerate(tiling.dimensions):
-        lanes = _lanes(dimension, _SVG_COLUMNS)
+        lanes = _lanes(dimension, _SVG_WIDTH // _column(dimension))
         parts.append(f'<text class="heading" x="0" y="{top}">{escape(_heading(number, dimension))}</text>')
         parts += _drawn(lanes, top + 24)
-        right = max(right, _LABEL + len(lanes.positions) * _column(lanes))
+        right = max(right, _label(dimension) + len(lanes.positions) * _column(dimension))
         top += 24 + (len(lanes.tiles) + 1) * _CELL + 20
     parts += _drawn_legend(tiling.op, top)
     size = f'width="{max(right, 620) + 8}" height="{top + 4 * _CELL}"'
@@ -182,30 +181,36 @@ def _line(lanes: _Lanes, cells: Sequence[str], width: int) -> str:
 # As SVG.
 
 
-def _column(lanes: _Lanes) -> int:
+def _column(d: Dimension) -> int:
     """Width of a column in pixels: room for the longest number."""
-    return max(_CELL, 6 * len(str(lanes.end)) + 6)
+    return max(_CELL, 6 * len(str(_end(d))) + 6)
+
+
+def _label(d: Dimension) -> int:
+    """Width of what stands before the columns, in pixels."""
+    return 8 * len(f"x = {_end(d)}") + 24
 
 
 def _drawn(lanes: _Lanes, top: int) -> Iterator[str]:
-    d, width = lanes.dimension, _column(lanes)
+    d = lanes.dimension
+    width, label = _column(d), _label(d)
     bottom = top + len(lanes.tiles) * _CELL + 6
     for column, position in enumerate(lanes.positions):
-        left = _LABEL + column * width
+        left = label + column * width
         number = "…" if position is None else position
         yield f'<text class="number" x="{left + width // 2}" y="{top}">{number}</text>'
         yield from _drawn_edge(lanes.edge(position), left, top - 10, bottom)
     if d.extent == lanes.end:
-        yield from _drawn_edge("end", _LABEL + len(lanes.positions) * width, top - 10, bottom)
+        yield from _drawn_edge("end", label + len(lanes.positions) * width, top - 10, bottom)
     for line, tile in enumerate(lanes.tiles):
         y = top + 6 + line * _CELL
         if tile is None:
-            yield f'<text class="start" x="{_LABEL - 8}" y="{y + 13}">…</text>'
+            yield f'<text class="start" x="{label - 8}" y="{y + 13}">…</text>'
             continue
-        yield f'<text class="start" x="{_LABEL - 8}" y="{y + 13}">x = {tile[0] * d.box + tile[1]}</text>'
+        yield f'<text class="start" x="{label - 8}" y="{y + 13}">x = {tile[0] * d.box + tile[1]}</text>'
         for column, position in enumerate(lanes.positions):
             if position is not None:
-                yield _drawn_mark(lanes.kind(tile, position), _LABEL + column * width, y, width)
+                yield _drawn_mark(lanes.kind(tile, position), label + column * width, y, width)
 
 
 def _drawn_edge(edge: str, x: int, top: int, bottom: int) -> Iterator[str]:

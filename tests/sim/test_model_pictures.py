@@ -115,6 +115,7 @@ def test_an_svg_stays_in_its_frame_and_small() -> None:
             x, y = element.get("x", element.get("x2", "0")), element.get("y", element.get("y2", "0"))
             assert 0 <= int(x) <= width
             assert 0 <= int(y) <= height
+        assert width < 1200
         assert len(svg) < 100_000
 
 
