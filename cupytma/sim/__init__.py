@@ -6,6 +6,7 @@ changes nothing and checks what a load checks. `tile_map` says which element lan
 order, dimension 0 first and fastest.
 """
 
+from cupytma.sim import model
 from cupytma.sim.faults import (
     Fault,
     IllegalInstruction,
@@ -29,6 +30,7 @@ __all__ = [
     "SimulationError",
     "TileMap",
     "load",
+    "model",
     "prefetch",
     "reduce",
     "store",

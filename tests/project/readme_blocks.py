@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md, with what stands around them."""
+"""The fenced blocks of README.md and of the pages in docs, with what stands around them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Block:
     line: int
 
 
-def blocks() -> list[Block]:
-    """Every fenced block in order."""
+def blocks(page: Path = README) -> list[Block]:
+    """Every fenced block of a page in order."""
     found: list[Block] = []
     heading, remark, language, body = "", "", None, []
-    for number, line in enumerate(README.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         fence = re.fullmatch(r"```(\w*)", line)
         if language is not None:
             if fence:
@@ -64,9 +64,9 @@ def command_under(heading: str) -> str:
     return block.text
 
 
-def snippets() -> list[tuple[Block, str | None]]:
-    """Every piece of Python with what it prints, where that is shown."""
-    found = blocks()
+def snippets(page: Path = README) -> list[tuple[Block, str | None]]:
+    """Every piece of Python of a page with what it prints, where that is shown."""
+    found = blocks(page)
     return [
         (block, following.text if following is not None and following.language == "text" else None)
         for block, following in zip(found, [*found[1:], None], strict=True)
