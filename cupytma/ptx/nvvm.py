@@ -113,6 +113,7 @@ def reduction_kind(instruction: Instruction) -> ReductionKind:
 
 
 _SHARED_POINTER, _GLOBAL_POINTER = "ptr addrspace(3)", "ptr addrspace(1)"
+_CLUSTER_POINTER = "ptr addrspace(7)"
 
 
 def operand_types(instruction: Instruction) -> tuple[str, ...]:
@@ -183,10 +184,17 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
         problems.append(f"{len(given)} operands were given where the form has {len(wanted)}{what}")
     for operand, found in zip(wanted, given, strict=False):
         expected = _llvm_type(operand)
-        if found != expected and not (operand.name == "tensor_map" and (expected, found) == ("ptr", _GLOBAL_POINTER)):
+        if found != expected and not _also_taken(operand, found):
             role = "is in address space 3" if expected == _SHARED_POINTER else f"has type {expected}"
             problems.append(f"{operand.name} {role}, not {found}")
     return tuple(problems)
+
+
+def _also_taken(operand: Operand, found: str) -> bool:
+    """Whether a type is another of the operand: a map's global pointer, and LLVM's own pointer to the cluster."""
+    if found == _GLOBAL_POINTER:
+        return operand.name == "tensor_map" and _llvm_type(operand) == "ptr"
+    return found == _CLUSTER_POINTER and operand.space == "shared::cluster"
 
 
 def _rank_problems(form: Instruction) -> list[str]:

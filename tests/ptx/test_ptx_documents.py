@@ -169,6 +169,18 @@ def test_the_verifier_takes_a_global_pointer_for_the_map_alone() -> None:
     assert ptx.verify(store, [shared, "i32", shared]) == ("tensor_map has type ptr, not ptr addrspace(3)",)
 
 
+def test_the_verifier_takes_llvms_pointer_to_the_cluster_where_it_may_point_there() -> None:
+    shared, cluster = "ptr addrspace(3)", "ptr addrspace(7)"
+    assert ptx.verify(ptx.tensor_load(rank=1), [cluster, "ptr", "i32", shared]) == ()
+    own = ptx.tensor_load(rank=1, destination="shared::cta")
+    assert ptx.verify(own, [cluster, "ptr", "i32", shared]) == (
+        "destination is in address space 3, not ptr addrspace(7)",
+    )
+    assert ptx.verify(ptx.tensor_store(rank=1), ["ptr", "i32", cluster]) == (
+        "source is in address space 3, not ptr addrspace(7)",
+    )
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_verifier_counts_coordinates(count: int) -> None:
     coordinates = ["i32"] * count
