@@ -50,15 +50,14 @@ from cupytma.ptx.groups import (
 from cupytma.ptx.header import header
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.matrix import MatrixDescriptor, ldmatrix, stmatrix
+from cupytma.ptx.names import llvm_intrinsic, nvvm_name
 from cupytma.ptx.nvvm import (
     DESCRIPTOR_POSITION,
     OPERAND_CLASSES,
     ReductionKind,
     TmaLoadMode,
     TmaStoreMode,
-    llvm_intrinsic,
     load_mode,
-    nvvm_name,
     operand_types,
     reduction_kind,
     store_mode,

@@ -26,7 +26,10 @@ MBARRIER = tuple(Argument("[%]", (operands.mbarrier(s),), given(space=s)) for s 
 _SCOPES = ("cta", "cluster")
 SCOPE = optional("scope", *_SCOPES)
 _STATE = Word("state", (Choice(True), Choice(False, suffix="_sink")))
+_SINK = Requirement(given(state=False), (7, 1))
 _STATE_ARGUMENTS = (Argument("%", (operands.STATE,), given(state=True)), Argument("_", (), given(state=False)))
+# The names of the shared spaces came in PTX 7.8; before, an address was generic or in plain .shared.
+NAMED_SPACE = Requirement(given(space=(_CTA, _CLUSTER)), (7, 8))
 # Both words came in PTX 8.0, relaxed arrivals and waits in 8.6.
 SEMANTICS_VERSIONS = (
     Requirement(given(scope=_SCOPES), (8, 0)),
@@ -67,7 +70,8 @@ INIT = Family(
         "arrivals in each phase. fence_mbarrier_init and a barrier after it make it known to the other threads."
     ),
     section=SECTION + "init",
-    ptx_version=(7, 8),
+    ptx_version=(7, 0),
+    requirements=(NAMED_SPACE,),
 )
 
 INVAL = Family(
@@ -77,7 +81,8 @@ INVAL = Family(
     arguments=MBARRIER,
     summary="Ends an mbarrier object, so that its 8 bytes can hold something else.",
     section=SECTION + "inval",
-    ptx_version=(7, 8),
+    ptx_version=(7, 0),
+    requirements=(NAMED_SPACE,),
 )
 
 _REMOTE_TOKEN = Clash(
@@ -91,6 +96,8 @@ _DROPS = " It also lowers the number of arrivals that every later phase expects 
 
 def _arrivals(name: str, verb: str, extra: str) -> tuple[Family, Family, Family]:
     """The rows of arrive or arrive_drop: plain, with a rise of the transaction count, and noComplete."""
+    # The documented order of arrive_drop.expect_tx differs from that of all its kin.
+    modifiers = "{space}{semantics}{scope}" if verb == "arrive_drop" else "{semantics}{scope}{space}"
     common = (*_STATE_ARGUMENTS, *MBARRIER)
     plain = Family(
         name=name,
@@ -99,14 +106,20 @@ def _arrivals(name: str, verb: str, extra: str) -> tuple[Family, Family, Family]
         arguments=(*common, Argument("%", (operands.ARRIVAL_COUNT,), given(count=True))),
         summary="Arrives at the mbarrier in its current phase." + extra,
         section=SECTION + verb,
-        ptx_version=(7, 8),
+        ptx_version=(7, 0),
         clashes=(*both_or_neither("release", "relaxed"), _REMOTE_TOKEN),
-        requirements=(*SEMANTICS_VERSIONS, Requirement(given(space=_CLUSTER), (8, 0))),
+        requirements=(
+            *SEMANTICS_VERSIONS,
+            NAMED_SPACE,
+            _SINK,
+            Requirement(given(count=True), (7, 8)),
+            Requirement(given(space=_CLUSTER), (8, 0)),
+        ),
         notes=(Note(given(count=True), "It counts as count (1 to 1,048,575) arrivals."), *_ARRIVAL_NOTES),
     )
     expecting = Family(
         name=name + "_expect_tx",
-        mnemonic=f"mbarrier.{verb}.expect_tx{{semantics}}{{scope}}{{space}}.b64",
+        mnemonic=f"mbarrier.{verb}.expect_tx{modifiers}.b64",
         words=_ARRIVAL_WORDS,
         arguments=(*common, Argument("%", (operands.TRANSACTION_BYTES,))),
         summary=(
@@ -129,8 +142,8 @@ def _arrivals(name: str, verb: str, extra: str) -> tuple[Family, Family, Family]
             "earlier memory accesses to those who wait." + extra
         ),
         section=SECTION + verb,
-        ptx_version=(7, 8),
-        requirements=(Requirement(given(release_cta=True), (8, 0)),),
+        ptx_version=(7, 0),
+        requirements=(NAMED_SPACE, _SINK, Requirement(given(release_cta=True), (8, 0))),
         notes=(Note(given(state=True), "Returns a token of the phase that it arrived in."),),
     )
     return plain, expecting, incomplete
@@ -169,7 +182,7 @@ PENDING_COUNT = Family(
     arguments=(Argument("%", (operands.PENDING_COUNT,)), Argument("%", (operands.PHASE_TOKEN,))),
     summary="Returns how many arrivals the phase of a token still lacked; the token comes from a noComplete arrival.",
     section=SECTION + "pending_count",
-    ptx_version=(7, 8),
+    ptx_version=(7, 0),
     clobbers=(),
 )
 

@@ -75,7 +75,12 @@ FENCE = Family(
     arguments=(),
     summary="Orders the executing thread's accesses through the generic proxy for the threads of its {scope} scope.",
     section=_SECTION,
-    ptx_version=(7, 8),
+    ptx_version=(6, 0),
+    requirements=(
+        Requirement(given(scope="cluster"), (7, 8)),
+        # The assemblers of PTX 8.5 and before refuse them; later ones take them in modules of any version.
+        Requirement(given(semantics=("acquire", "release")), (8, 6)),
+    ),
     notes=(Note(given(semantics=None), "Without semantics it is acq_rel."),),
 )
 
@@ -159,7 +164,7 @@ def fence(*, semantics: str | None = None, scope: str) -> Instruction:
     Parameters
     ----------
     semantics : str or None
-        ``"sc"``, ``"acq_rel"``, ``"acquire"`` or ``"release"``; None means acq_rel.
+        ``"sc"``, ``"acq_rel"``, or from PTX 8.6 ``"acquire"`` or ``"release"``; None means acq_rel.
     scope : str
         ``"cta"``, ``"cluster"``, ``"gpu"`` or ``"sys"``.
 

@@ -11,7 +11,7 @@ Source of every row: PTX ISA, "cp.async.bulk.commit_group", "cp.async.bulk.wait_
 from __future__ import annotations
 
 from cupytma.ptx import operands
-from cupytma.ptx.family import Argument, Choice, Family, Note, Word, flag, given
+from cupytma.ptx.family import Argument, Choice, Family, Note, Requirement, Word, flag, given
 from cupytma.ptx.instruction import Instruction
 from cupytma.targets import Feature
 
@@ -95,7 +95,8 @@ CP_ASYNC_MBARRIER_ARRIVE = Family(
         "copies do not count; they complete transactions."
     ),
     section="Parallel Synchronization and Communication Instructions: cp.async.mbarrier.arrive",
-    ptx_version=(7, 8),
+    ptx_version=(7, 0),
+    requirements=(Requirement(given(space="shared::cta"), (7, 8)),),
     notes=(
         Note(given(noinc=False), "The pending count is raised by 1 before, so that the arrival changes nothing net."),
         Note(given(noinc=True), "The arrival must have been counted when the mbarrier was initialised."),

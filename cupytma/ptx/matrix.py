@@ -58,7 +58,7 @@ LOAD = Family(
     ),
     summary="Loads {num} matrices of {shape} {type} from shared memory into the registers of the warp.",
     section=_SECTION + "ldmatrix",
-    ptx_version=(7, 8),
+    ptx_version=(6, 5),
     clashes=(
         _only("m8n8", ("b8", *_PACKED), "'b16'"),
         _only("m16n16", ("b16",), "'b8', 'b8x16.b6x16_p32', 'b8x16.b4x16_p64'"),
@@ -69,7 +69,10 @@ LOAD = Family(
         Clash(given(shape="m8n16", trans=True), "trans=True clashes with shape='m8n16', which is never transposed"),
         Clash(given(shape="m16n16", num=4), "num=4 clashes with shape='m16n16'; legal: 1, 2"),
     ),
-    requirements=(Requirement(given(shape=("m16n16", "m8n16")), (8, 6), _BYTES),),
+    requirements=(
+        Requirement(given(space="shared::cta"), (7, 8)),
+        Requirement(given(shape=("m16n16", "m8n16")), (8, 6), _BYTES),
+    ),
     notes=(Note(given(trans=True), "Each matrix is transposed."),),
 )
 

@@ -1,7 +1,7 @@
-"""The tables of the compilers' documents: operand classes, enumerations, names in the NVVM dialect, invariants.
+"""The tables of the compilers' documents: operand classes, enumerations, and the invariants that a verifier holds.
 
 Sources: the founding documents "NVVM TMA Ops" and "TMA + Tensormap + cp.async.bulk Emission". Where they disagree with
-the assembler the instruction is spelt as it assembles; the names here are the documents'.
+the assembler the instruction is spelt as it assembles; `cupytma.ptx.names` has the names of ops and intrinsics.
 """
 
 from __future__ import annotations
@@ -112,102 +112,8 @@ def reduction_kind(instruction: Instruction) -> ReductionKind:
     return ReductionKind[str(reduction).upper()]
 
 
-_INLINE_OP, _INLINE_CALL = "nvvm.inline_ptx", "llvm.inline_asm"
-
-# Family: the dialect's op and the intrinsic, with places for the words. What is not here has no op of its own.
-_NAMES: dict[str, tuple[str, str]] = {
-    "tensor_load": (
-        "nvvm.cp.async.bulk.tensor.{destination}.global",
-        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.{destination}.global.{mode}",
-    ),
-    "tensor_store": (
-        "nvvm.cp.async.bulk.tensor.global.shared.cta",
-        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.global.shared.cta.{mode}",
-    ),
-    "tensor_reduce": (
-        "nvvm.cp.async.bulk.tensor.reduce",
-        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.global.shared.cta.{mode}.reduce.{reduction}",
-    ),
-    "tensor_prefetch": (
-        "nvvm.cp.async.bulk.tensor.prefetch",
-        "llvm.nvvm.cp.async.bulk.tensor.{rank}d.{mode}.prefetch",
-    ),
-    "bulk_copy": (
-        "nvvm.cp.async.bulk.{destination}.{source}",
-        "llvm.nvvm.cp.async.bulk.{source}.to.{destination}",
-    ),
-    "bulk_prefetch": ("nvvm.cp.async.bulk.prefetch", "llvm.nvvm.cp.async.bulk.prefetch.L2"),
-    "bulk_commit_group": ("nvvm.cp.async.bulk.commit.group", "llvm.nvvm.cp.async.bulk.commit.group"),
-    "bulk_wait_group": ("nvvm.cp.async.bulk.wait_group", "llvm.nvvm.cp.async.bulk.wait_group"),
-    "tensormap_cp_fenceproxy": (
-        "nvvm.tensormap.cp_fenceproxy",
-        "llvm.nvvm.cp.async.bulk.tensor.shared.cluster.tensormap.cta",
-    ),
-    "tensormap_replace": ("nvvm.tensormap.replace.tile.{field}", "llvm.nvvm.tensormap.replace.tile.{field}"),
-    "fence_proxy_tensormap_release": (
-        "nvvm.fence.proxy.release",
-        "llvm.nvvm.fence.proxy.tensormap.generic.release.{scope}",
-    ),
-    "fence_proxy_tensormap_acquire": (
-        "nvvm.fence.proxy.acquire",
-        "llvm.nvvm.fence.proxy.tensormap.generic.acquire.{scope}",
-    ),
-    "fence_proxy_async": ("nvvm.fence.proxy", "llvm.nvvm.fence.proxy.async"),
-    "fence_mbarrier_init": ("nvvm.fence.mbarrier.init", "llvm.nvvm.fence.mbarrier_init.release.cluster"),
-    "mbarrier_init": ("nvvm.mbarrier.init", "llvm.nvvm.mbarrier.init.shared"),
-    "mbarrier_inval": ("nvvm.mbarrier.inval", "llvm.nvvm.mbarrier.inval.shared"),
-    "mbarrier_arrive": ("nvvm.mbarrier.arrive", "llvm.nvvm.mbarrier.arrive.shared"),
-    "mbarrier_arrive_expect_tx": ("nvvm.mbarrier.arrive.expect_tx", _INLINE_CALL),
-    "mbarrier_try_wait_parity": ("nvvm.mbarrier.try_wait.parity", _INLINE_CALL),
-    "mbarrier_test_wait": ("nvvm.mbarrier.test.wait", "llvm.nvvm.mbarrier.test.wait.shared"),
-    "elect_sync": ("nvvm.elect.sync", "llvm.nvvm.elect.sync"),
-    "prefetch_tensormap": ("nvvm.prefetch", "llvm.nvvm.prefetch.tensormap"),
-    "mapa": ("nvvm.mapa", "llvm.nvvm.mapa"),
-    "griddepcontrol": ("nvvm.griddepcontrol", "llvm.nvvm.griddepcontrol.{action}"),
-    "setmaxnreg": ("nvvm.setmaxregister", "llvm.nvvm.setmaxnreg.{action}.sync.aligned.u32"),
-    "barrier_cluster_arrive": ("nvvm.cluster.arrive", "llvm.nvvm.barrier.cluster.arrive"),
-    "barrier_cluster_wait": ("nvvm.cluster.wait", "llvm.nvvm.barrier.cluster.wait"),
-    "wgmma_fence": ("nvvm.wgmma.fence.aligned", "llvm.nvvm.wgmma.fence.sync.aligned"),
-    "wgmma_commit_group": ("nvvm.wgmma.commit.group.sync.aligned", "llvm.nvvm.wgmma.commit_group.sync.aligned"),
-    "wgmma_wait_group": ("nvvm.wgmma.wait.group.sync.aligned", "llvm.nvvm.wgmma.wait_group.sync.aligned"),
-    "wgmma_mma_async": ("nvvm.wgmma.mma_async", _INLINE_CALL),
-    "ldmatrix": ("nvvm.ldmatrix", "llvm.nvvm.ldmatrix.sync.aligned.{shape}.x{num}"),
-    "stmatrix": ("nvvm.stmatrix", "llvm.nvvm.stmatrix.sync.aligned.{shape}.x{num}"),
-}
-_FIXED_ASSEMBLY_MODES = ("tile::gather4", "tile::scatter4")
-
-
-def _named(instruction: Instruction, which: int) -> str:
-    row = _NAMES.get(instruction.family, (_INLINE_OP, _INLINE_CALL))
-    words = {name: str(value) for name, value in instruction.words}
-    # Names have dots in a state space and underscores in a mode; a store's im2col mode is im2col.
-    words |= {name: words[name].replace("::", ".") for name in ("destination", "source") if name in words}
-    if which and (words.get("source"), words.get("destination")) == ("shared.cta", "shared.cluster"):
-        words["destination"] = "cluster"  # LLVM names it ...shared.cta.to.cluster
-    if "mode" in words:
-        words["mode"] = words["mode"].replace("::", "_").replace("im2col_no_offs", "im2col")
-    return row[which].format(**words)
-
-
-def nvvm_name(instruction: Instruction) -> str:
-    """The op of the NVVM dialect that stands for an instruction; ``nvvm.inline_ptx`` where there is none of its own."""
-    return _named(instruction, 0)
-
-
-def llvm_intrinsic(instruction: Instruction) -> str:
-    """The LLVM intrinsic of an instruction, as the NVVM document names it.
-
-    ``llvm.inline_asm`` where it is reached by inline assembly: gather4 and scatter4, im2col stores with a cache hint,
-    and what has no intrinsic. For ``tensormap.cp_fenceproxy`` it is the first of the two that the document pairs.
-    """
-    words = dict(instruction.words)
-    hinted_store = instruction.family == "tensor_store" and words["mode"] == "im2col_no_offs" and words["cache_hint"]
-    if hinted_store or words.get("mode") in _FIXED_ASSEMBLY_MODES:
-        return _INLINE_CALL
-    return _named(instruction, 1)
-
-
 _SHARED_POINTER, _GLOBAL_POINTER = "ptr addrspace(3)", "ptr addrspace(1)"
+_CLUSTER_POINTER = "ptr addrspace(7)"
 
 
 def operand_types(instruction: Instruction) -> tuple[str, ...]:
@@ -222,6 +128,7 @@ def _llvm_type(operand: Operand) -> str:
     return _SHARED_POINTER if shared else "ptr"
 
 
+_FIXED_ASSEMBLY_MODES = ("tile::gather4", "tile::scatter4")
 _OPTIONAL = {"cta_mask": "multicastEnable", "cache_policy": "cacheHintEnable"}
 
 
@@ -277,10 +184,17 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
         problems.append(f"{len(given)} operands were given where the form has {len(wanted)}{what}")
     for operand, found in zip(wanted, given, strict=False):
         expected = _llvm_type(operand)
-        if found != expected and not (operand.name == "tensor_map" and (expected, found) == ("ptr", _GLOBAL_POINTER)):
+        if found != expected and not _also_taken(operand, found):
             role = "is in address space 3" if expected == _SHARED_POINTER else f"has type {expected}"
             problems.append(f"{operand.name} {role}, not {found}")
     return tuple(problems)
+
+
+def _also_taken(operand: Operand, found: str) -> bool:
+    """Whether a type is another of the operand: a map's global pointer, and LLVM's own pointer to the cluster."""
+    if found == _GLOBAL_POINTER:
+        return operand.name == "tensor_map" and _llvm_type(operand) == "ptr"
+    return found == _CLUSTER_POINTER and operand.space == "shared::cluster"
 
 
 def _rank_problems(form: Instruction) -> list[str]:

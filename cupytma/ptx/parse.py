@@ -157,19 +157,20 @@ def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
 # The rules that turn a spelling into the one that assembles. Each changes the reading in place.
 
 
+_TAKES_BARE_SHARED = (("mbarrier",), ("ldmatrix",), ("stmatrix",), ("cp", "async", "mbarrier"))
+
+
 def _bare_shared(reading: _Reading) -> None:
-    if "shared" not in reading.words:
+    """Plain .shared, where it is taken; where it is not, what to write instead."""
+    words = reading.words
+    if "shared" not in words:
         return
-    if reading.words[0] not in ("mbarrier", "ldmatrix", "stmatrix") and reading.words[:3] != [
-        "cp",
-        "async",
-        "mbarrier",
-    ]:
-        raise EmissionError(
-            f"{'.'.join(reading.words)}: bare .shared is refused here; write .shared::cta or .shared::cluster"
-        )
-    reading.words = ["shared::cta" if word == "shared" else word for word in reading.words]
-    reading.notes.append(".shared means .shared::cta")
+    named = ["shared::cta" if word == "shared" else word for word in words]
+    if any(tuple(words[: len(start)]) == start for start in _TAKES_BARE_SHARED):
+        reading.words = named
+        reading.notes.append(".shared means .shared::cta")
+    elif "bulk" in words or words[0] in ("tensormap", "fence", "mapa", "getctarank"):
+        raise EmissionError(f"{'.'.join(words)}: bare .shared is refused here; write .shared::cta or .shared::cluster")
 
 
 def _underscored_modes(reading: _Reading) -> None:

@@ -10,6 +10,7 @@ from cupytma.ptx.barriers import (
     CLUSTER_NOTE,
     LOCAL,
     MBARRIER,
+    NAMED_SPACE,
     SCOPE,
     SECTION,
     SEMANTICS_VERSIONS,
@@ -56,9 +57,9 @@ def _wait(verb: str, by: str) -> Family:
         ),
         summary=summaries[verb],
         section=SECTION + "test_wait, mbarrier.try_wait",
-        ptx_version=(7, 8),
+        ptx_version=(7, 8) if tries else (7, 1) if parity else (7, 0),
         clashes=both_or_neither("acquire", "relaxed"),
-        requirements=SEMANTICS_VERSIONS,
+        requirements=(*SEMANTICS_VERSIONS, NAMED_SPACE),
         notes=(*((hint_note,) if tries else ()), *_WAIT_NOTES),
     )
 

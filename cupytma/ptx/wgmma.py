@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cupytma.errors import EmissionError
 from cupytma.ptx import operands
-from cupytma.ptx.family import Argument, Choice, Family, Note, Word, Words, flag, given
+from cupytma.ptx.family import Argument, Choice, Family, Note, Requirement, Word, Words, flag, given
 from cupytma.ptx.instruction import Instruction
 from cupytma.targets import Feature
 
@@ -76,6 +76,9 @@ def _types(name: str, types: tuple[str, ...]) -> Word:
     return Word(name, tuple(Choice(t, t, f"_{t}") for t in types))
 
 
+_MIXED_INTEGERS = tuple(Requirement(given(a_type=a, b_type=b), (8, 4)) for a, b in (("s8", "u8"), ("u8", "s8")))
+
+
 def _row(
     k: int,
     d_types: tuple[str, ...],
@@ -95,7 +98,7 @@ def _row(
         )
     return Family(
         name="wgmma_mma_async",
-        mnemonic=f"wgmma.mma_async.sync.aligned.m64n{{n}}k{k}.{{d_type}}.{{a_type}}.{{b_type}}{{satfinite}}",
+        mnemonic=f"wgmma.mma_async.sync.aligned.m64n{{n}}k{k}{{satfinite}}.{{d_type}}.{{a_type}}.{{b_type}}",
         words=(
             Word("n", tuple(Choice(n, str(n), f"_m64n{n}k{k}") for n in widths)),
             _types("d_type", d_types),
@@ -123,6 +126,7 @@ def _row(
         ptx_version=(8, 0),
         features=_WGMMA,
         clobbers=("memory",),
+        requirements=_MIXED_INTEGERS,
         notes=(
             Note(given(a_source="shared"), "A and B lie in shared memory, described by matrix descriptors."),
             Note(given(a_source="registers"), "A is in registers; B lies in shared memory."),
@@ -194,7 +198,7 @@ def wgmma_mma_async(
         8 to 256 in steps of 8; for integers 8, 16, 24, and 32 to 256 in steps of 16.
     a_type, b_type : str
         ``"f16"``, ``"bf16"``, ``"tf32"``, ``"e4m3"``, ``"e5m2"``, ``"s8"`` or ``"u8"``. `b_type` is `a_type` unless
-        given; only e4m3 with e5m2, and s8 with u8, may be mixed.
+        given; only e4m3 with e5m2, and from PTX 8.4 s8 with u8, may be mixed.
     d_type : str
         ``"f32"``; ``"f16"`` for f16, e4m3 and e5m2; ``"s32"`` for integers. Default: the widest.
     a_source : str

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cupytma import ptx
-from cupytma.errors import TargetError
+from cupytma.errors import EmissionError, TargetError
 from cupytma.targets import TARGETS
 
 
@@ -47,6 +47,21 @@ def test_ptx_versions() -> None:
     assert ptx.mbarrier_arrive(semantics="relaxed", scope="cta").ptx_version == (8, 6)
     assert ptx.mbarrier_expect_tx(semantics="relaxed", scope="cta").ptx_version == (8, 0)
     assert ptx.mbarrier_try_wait_parity().ptx_version == (7, 8)
+    assert ptx.mbarrier_test_wait_parity(space="generic").ptx_version == (7, 1)
+    assert ptx.mbarrier_arrive(space="generic").ptx_version == (7, 0)
+    assert ptx.mbarrier_arrive(space="generic", count=True).ptx_version == (7, 8)
+    assert ptx.fence(semantics="sc", scope="gpu").ptx_version == (6, 0)
+    assert ptx.fence(semantics="sc", scope="cluster").ptx_version == (7, 8)
+    assert ptx.wgmma_mma_async(n=8, a_type="s8").ptx_version == (8, 0)
+    assert ptx.wgmma_mma_async(n=8, a_type="s8", b_type="u8").ptx_version == (8, 4)
+
+
+@pytest.mark.parametrize("semantics", ["acquire", "release"])
+def test_one_sided_fences_are_as_new_as_the_assemblers_that_take_them(semantics: str) -> None:
+    form = ptx.fence(semantics=semantics, scope="gpu")
+    assert form.ptx_version == (8, 6)
+    with pytest.raises(EmissionError, match=r"it needs PTX 8\.6 \(CUDA 12\.8\), not 8\.5"):
+        ptx.spell(form, toolkit="12.6")
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -70,6 +70,11 @@ def test_every_text_parses_to_its_own_form() -> None:
             "swizzle_mode",
         ),
         ("mbarrier.inval.shared.b64 [%r1];", ptx.mbarrier_inval(), ".shared means .shared::cta"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8.satfinite {%0, %1, %2, %3}, %4, %5, %6;",
+            ptx.wgmma_mma_async(n=8, a_type="s8", satfinite=True),
+            "documented order",
+        ),
     ],
 )
 def test_aliases_are_read_with_a_note(text: str, form: ptx.Instruction, note: str) -> None:
@@ -97,6 +102,8 @@ def test_aliases_are_read_with_a_note(text: str, form: ptx.Instruction, note: st
             "loses the reduction",
         ),
         ("mov.u32 %r1, %r2;", "is no instruction of the family"),
+        ("ld.shared.u32 %r1, [%r2];", "is no instruction of the family"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 16;", "is no instruction of the family"),
     ],
 )
 def test_parse_refuses_with_what_would_fit(text: str, message: str) -> None:
@@ -137,23 +144,6 @@ def test_enumerations_and_operand_classes() -> None:
     assert ptx.tensor_store(rank=2).index_of("tensor_map") == ptx.DESCRIPTOR_POSITION["store"]
 
 
-def test_names_in_the_dialect_and_in_llvm() -> None:
-    load = ptx.tensor_load(rank=3, mode="im2col::w::128")
-    assert ptx.nvvm_name(load) == "nvvm.cp.async.bulk.tensor.shared.cluster.global"
-    assert ptx.llvm_intrinsic(load) == "llvm.nvvm.cp.async.bulk.tensor.3d.shared.cluster.global.im2col_w_128"
-    reduce = ptx.tensor_reduce(rank=2, reduction="add")
-    assert ptx.llvm_intrinsic(reduce) == "llvm.nvvm.cp.async.bulk.tensor.2d.global.shared.cta.tile.reduce.add"
-    assert ptx.llvm_intrinsic(ptx.tensor_prefetch(rank=4)) == "llvm.nvvm.cp.async.bulk.tensor.4d.tile.prefetch"
-    assert ptx.nvvm_name(ptx.bulk_wait_group()) == "nvvm.cp.async.bulk.wait_group"
-    assert ptx.llvm_intrinsic(ptx.tensor_store(rank=2, mode="tile::scatter4")) == "llvm.inline_asm"
-    copy = ptx.bulk_copy(destination="shared::cluster", source="shared::cta")
-    assert ptx.llvm_intrinsic(copy) == "llvm.nvvm.cp.async.bulk.shared.cta.to.cluster"
-    assert ptx.nvvm_name(copy) == "nvvm.cp.async.bulk.shared.cluster.shared.cta"
-    loading = ptx.bulk_copy(destination="shared::cluster", source="global")
-    assert ptx.llvm_intrinsic(loading) == "llvm.nvvm.cp.async.bulk.global.to.shared.cluster"
-    assert all(ptx.nvvm_name(i).startswith("nvvm.") and ptx.llvm_intrinsic(i) for i in ptx.catalogue())
-
-
 def test_verifier_invariants() -> None:
     assert all(ptx.verify(i) == () for i in ptx.catalogue())
     form = ptx.tensor_load(rank=2, multicast=True, cache_hint=True)
@@ -177,6 +167,18 @@ def test_the_verifier_takes_a_global_pointer_for_the_map_alone() -> None:
         "destination is in address space 3, not ptr addrspace(1)",
     )
     assert ptx.verify(store, [shared, "i32", shared]) == ("tensor_map has type ptr, not ptr addrspace(3)",)
+
+
+def test_the_verifier_takes_llvms_pointer_to_the_cluster_where_it_may_point_there() -> None:
+    shared, cluster = "ptr addrspace(3)", "ptr addrspace(7)"
+    assert ptx.verify(ptx.tensor_load(rank=1), [cluster, "ptr", "i32", shared]) == ()
+    own = ptx.tensor_load(rank=1, destination="shared::cta")
+    assert ptx.verify(own, [cluster, "ptr", "i32", shared]) == (
+        "destination is in address space 3, not ptr addrspace(7)",
+    )
+    assert ptx.verify(ptx.tensor_store(rank=1), ["ptr", "i32", cluster]) == (
+        "source is in address space 3, not ptr addrspace(7)",
+    )
 
 
 @pytest.mark.parametrize("count", [1, 3])

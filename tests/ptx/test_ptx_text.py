@@ -223,6 +223,8 @@ def test_the_catalogue_has_the_documented_spellings_and_no_others() -> None:
         "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], %1;",
         "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;",
         "mbarrier.arrive_drop.noComplete.release.cta.shared::cta.b64 %0, [%1], %2;",
+        "mbarrier.arrive_drop.relaxed.cluster.shared::cluster.b64 _, [%0], %1;",
+        "mbarrier.arrive_drop.expect_tx.shared::cluster.relaxed.cluster.b64 _, [%0], %1;",
         "mbarrier.complete_tx.relaxed.cta.shared::cluster.b64 [%0], %1;",
         "mbarrier.try_wait.acquire.cluster.shared::cta.b64 %0, [%1], %2, %3;",
         "mapa.shared::cluster.u32 %0, %1, %2;",
@@ -237,7 +239,7 @@ def test_the_catalogue_has_the_documented_spellings_and_no_others() -> None:
         "ldmatrix.sync.aligned.m16n16.x1.trans.shared::cta.b8x16.b6x16_p32 {%0, %1}, [%2];",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, %6, %7, %8, %9, %10;",
         "wgmma.mma_async.sync.aligned.m64n16k32.f16.e4m3.e5m2 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, %9, %10, %11;",
-        "wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8.satfinite {%0, %1, %2, %3}, %4, %5, %6;",
+        "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.u8.s8 {%0, %1, %2, %3}, %4, %5, %6;",
     ],
 )
 def test_documented_operand_orders_are_in_the_catalogue(text: str) -> None:
