@@ -237,16 +237,16 @@ def _naming(naming: str) -> tuple[tuple[_Row, ...], tuple[_Row, ...]]:
     return _NAMINGS[naming]
 
 
-def nvvm_name(instruction: Instruction, *, naming: str = "upstream") -> str:
+def nvvm_name(instruction: Instruction, *, naming: str = "document") -> str:
     """The op of the NVVM dialect that stands for an instruction.
 
     Parameters
     ----------
     instruction : Instruction
     naming : str
-        ``"upstream"`` for the op as MLIR has it, or NVIDIA's own dialect where only that has one; ``"document"`` for
-        the founding document's name where it gives another: ``nvvm.cp.async.bulk.tensor.shared.cta.global``, and an op
-        per field of a tensor map.
+        ``"document"`` (the default) for the name in NVIDIA's own dialect as the founding document has it, such as
+        ``nvvm.cp.async.bulk.tensor.shared.cta.global`` and an op per field of a tensor map; ``"upstream"`` for the op
+        as MLIR has it. They are the same where the document is silent.
 
     Returns
     -------
@@ -265,15 +265,17 @@ def nvvm_name(instruction: Instruction, *, naming: str = "upstream") -> str:
     return _name(instruction, (_naming(naming)[0], _OPS), "nvvm.", _INLINE_OP)
 
 
-def llvm_intrinsic(instruction: Instruction, *, naming: str = "upstream") -> str:
+def llvm_intrinsic(instruction: Instruction, *, naming: str = "document") -> str:
     """The LLVM intrinsic whose call becomes an instruction.
 
     Parameters
     ----------
     instruction : Instruction
     naming : str
-        ``"upstream"`` for the intrinsic as LLVM has it; ``"document"`` for the founding document's name where it gives
-        another, such as ``llvm.nvvm.cp.async.bulk.tensor.2d.shared.cluster.global.tile``, which LLVM does not know.
+        ``"document"`` (the default) for the name as the founding document has it, such as
+        ``llvm.nvvm.cp.async.bulk.tensor.2d.shared.cluster.global.tile``; ``"upstream"`` for the intrinsic as LLVM has
+        it, ``llvm.nvvm.cp.async.bulk.tensor.g2s.tile.2d``: the one to call in LLVM IR, which does not know the other.
+        They are the same where the document is silent.
 
     Returns
     -------

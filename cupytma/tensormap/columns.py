@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 WORD_BYTES = 8
 # Rows turned at a time: they and their columns stay in the nearest cache.
-_ROWS_TURNED = 512
+ROWS_TURNED = 512
 
 Records = npt.NDArray[np.void]
 Words = npt.NDArray[np.uint64]
@@ -72,9 +72,9 @@ class Layout:
             Part of ``into``.
         """
         found = into[:, : len(records)]
-        placed = np.zeros((min(_ROWS_TURNED, len(records)), self.words), np.uint64)
-        for start in range(0, len(records), _ROWS_TURNED):
-            part = np.ascontiguousarray(records[start : start + _ROWS_TURNED])
+        placed = np.zeros((min(ROWS_TURNED, len(records)), self.words), np.uint64)
+        for start in range(0, len(records), ROWS_TURNED):
+            part = np.ascontiguousarray(records[start : start + ROWS_TURNED])
             found[:, start : start + len(part)] = self._as_words(part, placed[: len(part)]).T
         return found
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import Field, Layout, Reading, Records, Words, groups, layout
-from cupytma.tensormap.fields import SIZE, WORDS
+from cupytma.tensormap.columns import ROWS_TURNED, Field, Layout, Reading, Records, Words, groups, layout
+from cupytma.tensormap.fields import SIZE, WORDS, WORDS_USED
 from cupytma.tensormap.parameters import KINDS, Parameters
 from cupytma.tensormap.resolving import variables
 from cupytma.tensormap.rule import FULL_RANK, MODES, SEQUENCES
@@ -106,19 +106,28 @@ class _Encoder:
         self._block = np.empty((layout.words, rows), np.uint64)
         self._picked = np.empty((layout.words, min(rows, _STEP)), np.uint64)
         self._columns = np.empty((len(_PLACES), min(rows, _STEP)), np.int64)
+        self._words = np.empty((WORDS_USED, rows), np.int64)
         self._reading: dict[Program, tuple[Reading, list[bool]]] = {}
         self._kind_and_rank = layout.reading([("op", None), ("rank", None)])
 
     def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
-        """Fill in the status and the words, which are zero, of some rows."""
+        """Fill in the status, which is 1, and the words of some rows."""
         block = self._layout.turned(records, self._block)
+        columns = self._words[:, : len(records)]
         for key, rows in groups(self._keys(block)):
             found = program(MODES[key // _RANKS_APART], key % _RANKS_APART, self._target)
             if found is None:
                 continue
             for start in range(0, len(records) if rows is None else len(rows), _STEP):
                 step = slice(start, start + _STEP) if rows is None else rows[start : start + _STEP]
-                self._encode_alike(found, block, step, status, words)
+                refused, values = found.run(*self._operands(found, block, step))
+                status[step] = refused
+                for column, value in zip(columns, values, strict=True):
+                    column[step] = value
+        for start in range(0, len(records), ROWS_TURNED):
+            part = slice(start, start + ROWS_TURNED)
+            words[part, :WORDS_USED] = columns[:, part].T
+        words[np.flatnonzero(status)] = 0
 
     def _keys(self, block: Words) -> npt.NDArray[np.uint8]:
         """One number for kind and rank."""
@@ -128,18 +137,6 @@ class _Encoder:
             raise DescriptorError("op must be 0 (tiled), 1 (im2col) or 2 (im2col-wide)")
         keys: npt.NDArray[np.uint8] = (kinds * _RANKS_APART + ranks.clip(0, _RANKS_APART - 1)).astype(np.uint8)
         return keys
-
-    def _encode_alike(
-        self, program: Program, block: Words, step: Any, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]
-    ) -> None:
-        """Rows of one kind and rank: a slice, or their numbers."""
-        refused, values = program.run(*self._operands(program, block, step))
-        status[step] = refused
-        for word, value in zip(program.words, values, strict=True):
-            words[:, word][step] = value
-        wrong = np.flatnonzero(refused)
-        if len(wrong):
-            words[step.start + wrong if isinstance(step, slice) else step[wrong]] = 0
 
     def _operands(self, program: Program, block: Words, step: Any) -> list[Any]:
         """The columns that a program takes, of some rows."""

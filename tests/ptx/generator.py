@@ -79,7 +79,7 @@ def plain_arguments(i: Instruction) -> Arguments:
             arguments += given(POINTERS[o.space.removesuffix(".u64").removesuffix(".u32")])
         else:
             arguments += given({"l": "i64", "r": "i32"}[o.constraint])
-    if ".space." in ptx.llvm_intrinsic(i) and len(arguments) == 1:
+    if ".space." in ptx.llvm_intrinsic(i, naming="upstream") and len(arguments) == 1:
         arguments += BYTES
     if i.family in ("mapa", "getctarank") and dict(i.words)["space"] == "shared::cluster":
         arguments[0] = (SHARED, None)
@@ -114,7 +114,7 @@ def function(i: Instruction, number: int) -> tuple[str, str]:
     arguments = ARGUMENTS.get(i.family, plain_arguments)(i)
     space = re.search(r"[0-9]+", arguments[0][0]) if arguments[0:1] and i.family in OVERLOADED else None
     suffix = f".p{space[0] if space else 0}" if i.family in OVERLOADED else ""
-    name, result = ptx.llvm_intrinsic(i) + suffix, result_type(i)
+    name, result = ptx.llvm_intrinsic(i, naming="upstream") + suffix, result_type(i)
     parameters = ", ".join(f"{t} %a{n}" for n, (t, value) in enumerate(arguments) if value is None)
     passed = ", ".join(f"{t} {f'%a{n}' if value is None else value}" for n, (t, value) in enumerate(arguments))
     declared = f"declare {result} @{name}({', '.join(t for t, _ in arguments)})"

@@ -18,13 +18,17 @@ INLINE_CALL, INLINE_OP = "llvm.inline_asm", "nvvm.inline_ptx"
 CTA, CLUSTER, GLOBAL = "shared::cta", "shared::cluster", "global"
 
 
+def intrinsic(i: Instruction) -> str:
+    return ptx.llvm_intrinsic(i, naming="upstream")
+
+
 def scoped(form: str, **words: object) -> Instruction:
     return getattr(ptx, f"mbarrier_{form}")(scope="cluster", **words)
 
 
 # As IntrinsicsNVVM.td and NVVMOps.td have them.
 @pytest.mark.parametrize(
-    ("i", "intrinsic", "op"),
+    ("i", "called", "op"),
     [
         (ptx.tensor_load(rank=2), "cp.async.bulk.tensor.g2s.tile.2d", "cp.async.bulk.tensor.shared.cluster.global"),
         (
@@ -166,14 +170,14 @@ def scoped(form: str, **words: object) -> Instruction:
     ],
     ids=repr,
 )
-def test_names_upstream(i: Instruction, intrinsic: str | None, op: str | None) -> None:
-    assert ptx.llvm_intrinsic(i) == (INLINE_CALL if intrinsic is None else f"llvm.nvvm.{intrinsic}")
-    assert ptx.nvvm_name(i) == (INLINE_OP if op is None else f"nvvm.{op}")
+def test_names_upstream(i: Instruction, called: str | None, op: str | None) -> None:
+    assert intrinsic(i) == (INLINE_CALL if called is None else f"llvm.nvvm.{called}")
+    assert ptx.nvvm_name(i, naming="upstream") == (INLINE_OP if op is None else f"nvvm.{op}")
 
 
 def test_the_founding_documents_names() -> None:
     def names(i: Instruction) -> tuple[str, str]:
-        return ptx.nvvm_name(i, naming="document"), ptx.llvm_intrinsic(i, naming="document")
+        return ptx.nvvm_name(i), ptx.llvm_intrinsic(i)
 
     tensor = "nvvm.cp.async.bulk.tensor."
     assert names(ptx.tensor_load(rank=3, mode="im2col::w::128")) == (
@@ -208,7 +212,7 @@ def test_where_the_document_is_silent_its_naming_is_upstreams() -> None:
     named |= {"bulk_wait_group", "tensormap_cp_fenceproxy", "tensormap_replace"}
     for i in ptx.catalogue():
         for name in (ptx.nvvm_name, ptx.llvm_intrinsic):
-            assert name(i) == name(i, naming="document") or i.family in named
+            assert name(i, naming="upstream") == name(i, naming="document") == name(i) or i.family in named
 
 
 @pytest.mark.parametrize("name", [ptx.nvvm_name, ptx.llvm_intrinsic])
@@ -231,7 +235,7 @@ def defaults(family: str) -> set[str | None]:
 def test_an_intrinsic_stands_for_equal_forms_alone() -> None:
     forms = defaultdict(list)
     for i in ptx.catalogue():
-        forms[ptx.llvm_intrinsic(i)].append(i)
+        forms[intrinsic(i)].append(i)
     del forms[INLINE_CALL]
     assert len(forms) == 288
     for name, sharing in forms.items():
@@ -251,7 +255,7 @@ WITHOUT_INTRINSIC = {
 
 
 def test_families_without_an_intrinsic() -> None:
-    reached = {i.family for i in ptx.catalogue() if ptx.llvm_intrinsic(i) != INLINE_CALL}
+    reached = {i.family for i in ptx.catalogue() if intrinsic(i) != INLINE_CALL}
     assert {i.family for i in ptx.catalogue()} - reached == WITHOUT_INTRINSIC
 
 
@@ -274,7 +278,7 @@ EQUAL = {
 @pytest.mark.skipif(LLVMLITE is None, reason="needs llvmlite, which has LLVM's code generator for PTX")
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_llvm_generates_the_form_from_a_call_of_its_intrinsic(target: str) -> None:
-    forms = [i for i in ptx.catalogue() if i.supported_on(target) and ptx.llvm_intrinsic(i) != INLINE_CALL]
+    forms = [i for i in ptx.catalogue() if i.supported_on(target) and intrinsic(i) != INLINE_CALL]
     bodies = generated(forms, target)
     assert list(bodies) == forms
     for i, body in bodies.items():
