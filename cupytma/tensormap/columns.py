@@ -6,7 +6,7 @@ words can be picked by kind and rank without touching the rows again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 WORD_BYTES = 8
 # Rows turned at a time: they and their columns stay in the nearest cache.
-ROWS_TURNED = 512
+_ROWS_TURNED = 512
 
 Records = npt.NDArray[np.void]
 Words = npt.NDArray[np.uint64]
@@ -58,27 +58,21 @@ class Layout:
         self._end = max(offset + field.itemsize for field, offset in fields.values())
         self.words = -(-(self._end + shift) // WORD_BYTES)
 
-    def turned(self, records: Records, into: Words) -> Words:
-        """Rows as columns.
+    def rows(self, records: Records, memory: Words) -> Words:
+        """Rows as rows of words.
 
         Parameters
         ----------
         records : numpy.ndarray, shape (n,)
-        into : numpy.ndarray of uint64, shape (`words`, at least n)
+        memory : numpy.ndarray of uint64, shape (at least n, `words`)
+            For rows that cannot be read where they are.
 
         Returns
         -------
-        numpy.ndarray of uint64, shape (`words`, n)
-            Part of ``into``.
+        numpy.ndarray of uint64, shape (n, `words`)
+            Part of ``memory``, or a view of the records.
         """
-        found = into[:, : len(records)]
-        placed = np.zeros((min(ROWS_TURNED, len(records)), self.words), np.uint64)
-        for start in range(0, len(records), ROWS_TURNED):
-            part = np.ascontiguousarray(records[start : start + ROWS_TURNED])
-            found[:, start : start + len(part)] = self._as_words(part, placed[: len(part)]).T
-        return found
-
-    def _as_words(self, records: Records, placed: Words) -> Words:
+        records = np.ascontiguousarray(records)
         if self._shift is None:
             own = np.empty(len(records), self._own)
             for name in self._names:
@@ -86,10 +80,10 @@ class Layout:
             records = own
         if self._shift in (0, None) and self._itemsize % WORD_BYTES == 0:
             return records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
-        shift = self._shift or 0
+        found, shift = memory[: len(records)], self._shift or 0
         data = records.view(np.uint8).reshape(len(records), self._itemsize)
-        placed.view(np.uint8)[:, shift : shift + self._end] = data[:, : self._end]
-        return placed
+        found.view(np.uint8)[:, shift : shift + self._end] = data[:, : self._end]
+        return found
 
     def reading(self, fields: Sequence[Field]) -> Reading:
         """How to read some fields, or entries of fields."""
@@ -105,40 +99,42 @@ class Layout:
 
 
 class Reading:
-    """Some columns of turned rows."""
+    """Some columns of rows of words."""
 
     def __init__(self, words: Sequence[int], parts: Sequence[tuple[int, np.dtype[Any], slice]]) -> None:
         self._words = words
         self._parts = parts
 
-    def columns(self, turned: Words, rows: slice | npt.NDArray[np.intp], picked: Words, memory: Any) -> list[Column]:
-        """The columns of some rows: in place where a field fills its word, else in memory.
-
-        Parameters
-        ----------
-        turned : numpy.ndarray of uint64
-            From `Layout.turned`.
-        rows : slice, or numpy.ndarray of integers
-        picked : numpy.ndarray of uint64
-            Memory for the words of numbered rows.
-        memory : numpy.ndarray of int64
-            Memory for the columns.
-        """
-        if isinstance(rows, slice):
-            words = [turned[word, rows] for word in self._words]
-        else:
-            count = len(rows)
-            words = [turned[word].take(rows, out=picked[word, :count], mode="clip") for word in self._words]
+    def columns(self, turned: Words, memory: npt.NDArray[np.int64]) -> list[Column]:
+        """The columns of turned rows: in place where a field fills its word, else in memory."""
         found = []
+        words = [turned[word] for word in self._words]
         for (number, base, part), column in zip(self._parts, memory, strict=False):
-            word = words[number]
             if base.itemsize == WORD_BYTES:
-                found.append(word.view(np.int64))
+                found.append(words[number].view(np.int64))
             else:
-                column = column[: len(word)]
-                np.copyto(column, word.view(base)[part], casting="unsafe")
+                column = column[: turned.shape[1]]
+                np.copyto(column, words[number].view(base)[part], casting="unsafe")
                 found.append(column)
         return found
+
+    def columns_of_rows(self, rows: Words) -> list[Column]:
+        """The same of rows that are not turned, for few fields."""
+        found = []
+        for number, base, part in self._parts:
+            word = self._words[number]
+            first = word * WORD_BYTES // base.itemsize + (part.start or 0)
+            found.append(rows.view(base)[:, first].astype(np.int64))
+        return found
+
+
+def turned(rows: Words, into: Words) -> Words:
+    """Rows of words as columns, in the memory given: shape (words, rows)."""
+    found = into[:, : len(rows)]
+    for start in range(0, len(rows), _ROWS_TURNED):
+        part = slice(start, start + _ROWS_TURNED)
+        found[:, part] = rows[part].T
+    return found
 
 
 def _all_aligned(fields: dict[str, tuple[np.dtype[Any], int]], shift: int) -> bool:
@@ -149,15 +145,3 @@ def _all_aligned(fields: dict[str, tuple[np.dtype[Any], int]], shift: int) -> bo
 def layout(dtype: np.dtype[np.void], names: tuple[str, ...]) -> Layout:
     """The `Layout` of a type, made once."""
     return Layout(dtype, names)
-
-
-def groups(keys: npt.NDArray[np.uint8]) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]:
-    """Every key with the rows that have it, in order; None where all have it."""
-    present = np.flatnonzero(np.bincount(keys))
-    if len(present) == 1:
-        yield int(present[0]), None
-        return
-    order = np.argsort(keys, kind="stable")
-    ends = np.searchsorted(keys[order], present, side="right")
-    for key, start, end in zip(present, (0, *ends), ends, strict=False):
-        yield int(key), order[start:end]

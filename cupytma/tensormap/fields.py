@@ -204,7 +204,6 @@ def _rows() -> Iterator[BitField]:
 
 
 FIELDS: tuple[BitField, ...] = tuple(_rows())
-WORDS_USED = max(field.word for field in FIELDS) + 1  # the words above are zero in every tensor map
 
 
 @cache

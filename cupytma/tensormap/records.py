@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import ROWS_TURNED, Field, Layout, Reading, Records, Words, groups, layout
-from cupytma.tensormap.fields import SIZE, WORDS, WORDS_USED
+from cupytma.tensormap.columns import Field, Layout, Reading, Records, Words, layout, turned
+from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
 from cupytma.tensormap.resolving import variables
 from cupytma.tensormap.rule import FULL_RANK, MODES, SEQUENCES
@@ -42,15 +42,14 @@ _PLACES: dict[str, Field] = {
     for i, variable in enumerate(variables(name, kind, FULL_RANK))
 }
 # Operands that are often the same for many rows.
-_OFTEN_CONSTANT = tuple(
+_OFTEN_CONSTANT = frozenset(
     variable
     for name in ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode", "element_strides")
     for variable in variables(name, MODES[0], FULL_RANK)
 )
-# Rows turned into columns at once: many, so that every kind and rank among them has enough of its own for numpy's cost
-# per call not to show; and rows reckoned with at once: few, so that what they need stays in the cache.
-_BLOCK = 1 << 16
-_STEP = 1 << 13
+# Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache. Twice as
+# many are at most.
+_BLOCK = 1 << 13
 # Ranks are told apart up to here; what lies above is as illegal.
 _RANKS_APART = 8
 
@@ -91,61 +90,102 @@ def encode_records(
     chosen = targets.target(target)
     status = np.ones(len(records), np.int32)
     words = np.zeros((len(records), WORDS), np.int64)
-    encoder = _Encoder(layout(records.dtype, RECORD.names or ()), chosen.name, min(len(records), _BLOCK))
+    encoder = _Encoder(layout(records.dtype, RECORD.names or ()), chosen.name, status, words)
     for start in range(0, len(records), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        encoder.encode(records[block], status[block], words[block])
+        encoder.take(records[start : start + _BLOCK], start)
+    encoder.finish()
     return status, words.view(np.uint8).reshape(-1, SIZE)
+
+
+class _Group:
+    """Rows of one kind and rank that wait until they are many."""
+
+    def __init__(self, words: int) -> None:
+        self.rows = np.empty((2 * _BLOCK, words), np.uint64)
+        self.numbers = np.empty(2 * _BLOCK, np.intp)
+        self.count = 0
 
 
 class _Encoder:
     """Encodes one block of rows after the other, in the same memory: fresh memory costs more than filling it."""
 
-    def __init__(self, layout: Layout, target: str, rows: int) -> None:
+    def __init__(
+        self, layout: Layout, target: str, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]
+    ) -> None:
         self._layout, self._target = layout, target
-        self._block = np.empty((layout.words, rows), np.uint64)
-        self._picked = np.empty((layout.words, min(rows, _STEP)), np.uint64)
-        self._columns = np.empty((len(_PLACES), min(rows, _STEP)), np.int64)
-        self._words = np.empty((WORDS_USED, rows), np.int64)
-        self._reading: dict[Program, tuple[Reading, list[bool]]] = {}
+        self._status, self._words = status, words
+        self._block = np.empty((min(len(status), _BLOCK), layout.words), np.uint64)
+        self._turned = np.empty((layout.words, min(len(status), 2 * _BLOCK)), np.uint64)
+        self._columns = np.empty((len(_PLACES), self._turned.shape[1]), np.int64)
         self._kind_and_rank = layout.reading([("op", None), ("rank", None)])
+        self._readings: dict[Program, Reading] = {}
+        self._waiting: dict[int, _Group] = {}
 
-    def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
-        """Fill in the status, which is 1, and the words of some rows."""
-        block = self._layout.turned(records, self._block)
-        columns = self._words[:, : len(records)]
-        for key, rows in groups(self._keys(block)):
-            found = program(MODES[key // _RANKS_APART], key % _RANKS_APART, self._target)
-            if found is None:
-                continue
-            for start in range(0, len(records) if rows is None else len(rows), _STEP):
-                step = slice(start, start + _STEP) if rows is None else rows[start : start + _STEP]
-                refused, values = found.run(*self._operands(found, block, step))
-                status[step] = refused
-                for column, value in zip(columns, values, strict=True):
-                    column[step] = value
-        for start in range(0, len(records), ROWS_TURNED):
-            part = slice(start, start + ROWS_TURNED)
-            words[part, :WORDS_USED] = columns[:, part].T
-        words[np.flatnonzero(status)] = 0
+    def take(self, records: Records, first: int) -> None:
+        """Encode some rows, or let them wait for others of their kind and rank.
 
-    def _keys(self, block: Words) -> npt.NDArray[np.uint8]:
-        """One number for kind and rank."""
-        memory = np.empty((2, block.shape[1]), np.int64)
-        kinds, ranks = self._kind_and_rank.columns(block, slice(None), self._picked, memory)
+        Raises
+        ------
+        DescriptorError
+            If a kind is none of the three.
+        """
+        rows = self._layout.rows(records, self._block)
+        kinds, ranks = self._kind_and_rank.columns_of_rows(rows)
         if np.any((kinds < 0) | (kinds >= len(MODES))):
             raise DescriptorError("op must be 0 (tiled), 1 (im2col) or 2 (im2col-wide)")
-        keys: npt.NDArray[np.uint8] = (kinds * _RANKS_APART + ranks.clip(0, _RANKS_APART - 1)).astype(np.uint8)
-        return keys
+        keys = (kinds * _RANKS_APART + ranks.clip(0, _RANKS_APART - 1)).astype(np.uint8)
+        counts = np.bincount(keys)
+        if counts[keys[0]] == len(keys):
+            self._encode(int(keys[0]), rows, slice(first, first + len(rows)))
+            return
+        if rows.base is not self._block:  # one row after the other into the cache, from where they are picked
+            self._block[: len(rows)] = rows
+            rows = self._block[: len(rows)]
+        order = np.argsort(keys, kind="stable")
+        end = 0
+        for key, count in enumerate(counts):
+            end += count
+            if count:
+                self._wait(key, rows, order[end - count : end], first)
 
-    def _operands(self, program: Program, block: Words, step: Any) -> list[Any]:
-        """The columns that a program takes, of some rows."""
-        if program not in self._reading:
-            places = [_PLACES[name] for name in program.columns]
-            self._reading[program] = self._layout.reading(places), [name in _OFTEN_CONSTANT for name in program.columns]
-        reading, often_constant = self._reading[program]
-        columns = reading.columns(block, step, self._picked, self._columns)
-        return [_constant(c) if often else c for c, often in zip(columns, often_constant, strict=True)]
+    def _wait(self, key: int, rows: Words, chosen: npt.NDArray[np.intp], first: int) -> None:
+        group = self._waiting.setdefault(key, _Group(self._layout.words))
+        room = slice(group.count, group.count + len(chosen))
+        rows.take(chosen, axis=0, out=group.rows[room], mode="clip")
+        np.add(chosen, first, out=group.numbers[room])
+        group.count += len(chosen)
+        if group.count >= _BLOCK:
+            self._release(key, group)
+
+    def _release(self, key: int, group: _Group) -> None:
+        self._encode(key, group.rows[: group.count], group.numbers[: group.count])
+        group.count = 0
+
+    def finish(self) -> None:
+        """Encode what still waits."""
+        for key, group in self._waiting.items():
+            if group.count:
+                self._release(key, group)
+
+    def _encode(self, key: int, rows: Words, numbers: Any) -> None:
+        """Fill in the status, which is 1, and the words, which are 0, of rows of one kind and rank."""
+        found = program(MODES[key // _RANKS_APART], key % _RANKS_APART, self._target)
+        if found is None:
+            return
+        if found not in self._readings:
+            self._readings[found] = self._layout.reading([_PLACES[name] for name in found.columns])
+        columns = self._readings[found].columns(turned(rows, self._turned), self._columns)
+        operands = [
+            _constant(column) if name in _OFTEN_CONSTANT else column
+            for name, column in zip(found.columns, columns, strict=True)
+        ]
+        refused, values = found.run(*operands)
+        self._status[numbers] = refused
+        for word, value in zip(found.words, values, strict=True):
+            self._words[:, word][numbers] = value
+        wrong = np.flatnonzero(refused)
+        if len(wrong):
+            self._words[numbers.start + wrong if isinstance(numbers, slice) else numbers[wrong]] = 0
 
 
 def _constant(column: Any) -> Any:

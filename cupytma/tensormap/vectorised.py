@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from cupytma.targets import TARGETS
 from cupytma.tensormap import checking, codec
-from cupytma.tensormap.fields import RANKS, WORDS_USED
+from cupytma.tensormap.fields import RANKS, WORDS
 from cupytma.tensormap.resolving import Resolver
 from cupytma.tensormap.rule import DERIVED
 
@@ -56,13 +56,15 @@ class Program:
         The operands it takes, in order, each entry of a sequence by itself as ``global_dim_0``: columns of int64, or
         one int for all rows. Unsigned values of 2^63 and above wrap to negative ones, which break the same rule;
         products that wrap have a factor that breaks its own.
+    words : tuple of int
+        The words it fills; the others are zero.
     run : callable
-        Takes the columns; returns which rows are refused and the values of all words that any tensor map uses, which
-        mean nothing for those.
+        Takes the columns; returns which rows are refused and the values of the words, which mean nothing for those.
     """
 
     columns: tuple[str, ...]
-    run: Callable[..., tuple[Any, list[Any]]]
+    words: tuple[int, ...]
+    run: Callable[..., tuple[Any, tuple[Any, ...]]]
 
 
 @cache
@@ -93,8 +95,9 @@ def program(kind: str, rank: int, target: str) -> Program | None:
             value, mask = (table.simplified(part) for part in found)
             if value not in bits.setdefault(mask, []):
                 bits[mask].append(value)
-    texts = [codec.word_text(layout, rank, word) for word in range(WORDS_USED)]
-    words = [table.packed(text) if text else 0 for text in texts]
+    words = {
+        word: table.packed(text) for word in range(WORDS) if (text := codec.word_text(layout, rank, word))
+    }
     return _compiled([t for t in truths if t is not True], bits, words)
 
 
@@ -301,11 +304,11 @@ def _zero_bits(clause: Expression) -> tuple[Expression, Expression] | None:
 
 
 def _compiled(
-    truths: Sequence[Expression], bits: dict[Expression, list[Expression]], words: Sequence[Expression]
+    truths: Sequence[Expression], bits: dict[Expression, list[Expression]], words: dict[int, Expression]
 ) -> Program:
-    terms = [list(_operands_of("|", word)) for word in words]
+    terms = {word: list(_operands_of("|", expression)) for word, expression in words.items()}
     looked_at = [part for mask, values in bits.items() for part in (mask, *values)]
-    writer = _Writer([*truths, *looked_at, *(term for several in terms for term in several)])
+    writer = _Writer([*truths, *looked_at, *(term for several in terms.values() for term in several)])
     columns = tuple(sorted(writer.columns))
     writer.lines += ["kept = True", "wrong = 0"]
     for truth in truths:
@@ -320,20 +323,20 @@ def _compiled(
             writer.line("bits |= {}", value)
         writer.line("bits &= {}", mask)
         writer.lines.append("wrong |= bits")
-    for word, (first, *others) in enumerate(terms):
+    for word, (first, *others) in terms.items():
         if not others:
             writer.line(f"word_{word} = {{}}", first)
             continue
         writer.line(f"word_{word} = {{}} | {{}}", first, others[0])
         for value in others[1:]:
             writer.line(f"word_{word} |= {{}}", value)
-    results = ", ".join(f"word_{word}" for word in range(len(words)))
+    results = "".join(f"word_{word}, " for word in words)
     text = "\n    ".join(
-        [f"def run({', '.join(columns)}):", *writer.lines, f"return (kept ^ True) | (wrong != 0), [{results}]"]
+        [f"def run({', '.join(columns)}):", *writer.lines, f"return (kept ^ True) | (wrong != 0), ({results})"]
     )
     namespace: dict[str, Any] = {**writer.tables, "take": take, "number": number}
     exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
-    return Program(columns, namespace["run"])
+    return Program(columns, tuple(words), namespace["run"])
 
 
 class _Writer:

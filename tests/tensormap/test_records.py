@@ -98,7 +98,7 @@ def test_columns_that_hold_one_number_are_encoded_like_columns_of_several() -> N
                 np.testing.assert_array_equal(payload, payload_among[: len(changed)])
 
 
-@pytest.mark.parametrize("count", [1, 511, 512, 513, 8191, 8192, 8193, 65535, 65536, 65537])
+@pytest.mark.parametrize("count", [1, 511, 512, 513, 8191, 8192, 8193, 16385, 70_001])
 def test_any_number_of_rows_is_encoded_like_few(count: int) -> None:
     few = random_records(1000, seed=7)
     status, payload = encode_records(few)
