@@ -149,7 +149,9 @@ class _Encoder:
                 self._wait(key, rows, order[end - count : end], first)
 
     def _wait(self, key: int, rows: Words, chosen: npt.NDArray[np.intp], first: int) -> None:
-        group = self._waiting.setdefault(key, _Group(self._layout.words))
+        if key not in self._waiting:
+            self._waiting[key] = _Group(self._layout.words)
+        group = self._waiting[key]
         room = slice(group.count, group.count + len(chosen))
         rows.take(chosen, axis=0, out=group.rows[room], mode="clip")
         np.add(chosen, first, out=group.numbers[room])
