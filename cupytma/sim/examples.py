@@ -22,7 +22,9 @@ from cupytma.sim.program import Operation, Program, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.sim.swizzle import swizzle_chunk
 from cupytma.tensormap.arrays import tensor_map
+from cupytma.tensormap.enums import DataType, Swizzle
 from cupytma.tensormap.interop import slot_array
+from cupytma.tensormap.mutation import ELEMENT_TYPES
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.replacement import rebind_steps
 
@@ -169,11 +171,11 @@ def template_encode() -> Program:
     staged = program.shared_array("staged", 128)
     buffer = program.shared_array("buffer", (4, 8), np.int32)
     loaded = program.mbarrier("loaded")
-    template = Tiled(data_type="UINT8", global_address=0, global_dim=(16,), box_dim=(16,)).encode()
+    template = Tiled(data_type=DataType.UINT8, global_address=0, global_dim=(16,), box_dim=(16,)).encode()
     wanted = tensor_map(matrix, box=(4, 8)).decode()
     assert isinstance(wanted, Tiled)
     changes = [
-        ("elemtype", 0, 3),  # INT32
+        ("elemtype", 0, ELEMENT_TYPES.index(DataType.INT32)),
         ("rank", 0, wanted.rank - 1),
         *rebind_steps(wanted.global_address, wanted.global_dim, wanted.global_strides),
         *(("box_dim", i, extent) for i, extent in enumerate(wanted.box_dim)),
@@ -245,8 +247,8 @@ def swizzled_transpose() -> Program:
 def _rows_map(address: int) -> Any:
     """The tensor map of 8 rows of 128 bytes, swizzled in chunks of 16."""
     return Tiled(
-        data_type="INT32", global_address=address, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 8),
-        swizzle="128B",
+        data_type=DataType.INT32, global_address=address, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 8),
+        swizzle=Swizzle.B128,
     ).encode()  # fmt: skip
 
 

@@ -75,6 +75,8 @@ class MbarrierState:
         The one before.
     ended : Operation or None
         The ``mbarrier.inval``.
+    miscounted : bool
+        Whether wrong bytes were reported: later phases are wrong in consequence.
     """
 
     barrier: Mbarrier
@@ -85,6 +87,7 @@ class MbarrierState:
     phase: Phase
     completed: Phase | None = None
     ended: Operation | None = None
+    miscounted: bool = False
 
     @property
     def key(self) -> tuple[int, str]:
@@ -228,6 +231,7 @@ def _complete(machine: Machine, state: MbarrierState) -> None:
 
 
 def _report_early(machine: Machine, state: MbarrierState, phase: Phase, transfer: Transfer) -> None:
+    state.miscounted = True
     operation = transfer.copy.operation
     if not phase.announced and operation.thread.block is not state.block:
         _report_unexpected(machine, state, phase, transfer)
@@ -249,7 +253,7 @@ def _report_unexpected(machine: Machine, state: MbarrierState, phase: Phase, tra
 def report_leftover(machine: Machine, state: MbarrierState) -> None:
     """At the end of a kernel: report bytes that were announced and never came, and the other way round."""
     phase = state.phase
-    if not phase.tx or state.ended is not None:
+    if not phase.tx or state.ended is not None or state.miscounted:
         return
     strangers = [t for t in phase.transfers if t.copy.operation.thread.block is not state.block]
     if not phase.announced and strangers:

@@ -98,6 +98,9 @@ def _tile_rule(
         return "tile-not-complete", {"reason": f"{thread.name} has not waited for {name}"}
     if wait.fresh and wait.phase >= load.transfer.phase:
         return "tile-not-complete", {"reason": f"phase {wait.phase} of {name} completed before its copies were done"}
+    if wait.fresh and load_first and load.transfer.copy.issue & known.events:
+        reason = f"the load completes in phase {load.transfer.phase} of {name}, and the wait was for phase {wait.phase}"
+        return "tile-not-complete", {"reason": reason}
     if not wait.fresh:
         reason = (
             f"{wait.operation} ({wait.operation.source}) returned at once, for phase {wait.phase} of {name}, which it "
