@@ -136,7 +136,7 @@ def test_every_synchronisation_step_of_an_example_is_tested(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "step"), STEPS)
 def test_without_a_step_the_fault_is_named(name: str, step: str) -> None:
-    report = examples.EXAMPLES[name]().without(step).run(schedules=24)
+    report = examples.EXAMPLES[name]().without(step).run(schedules=12)
     assert FAULTS[name][step] in report.rules, report
 
 
@@ -144,17 +144,15 @@ def test_without_a_step_the_fault_is_named(name: str, step: str) -> None:
 def test_without_a_step_no_schedule_is_lucky(name: str, step: str) -> None:
     """The memory model decides, so that one schedule is enough to find that something is wrong."""
     program = examples.EXAMPLES[name]().without(step)
-    for seed in range(12):
+    for seed in range(8):
         assert not program.run(schedules=1, seed=seed).clean
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_same_seed_gives_the_same_report(name: str) -> None:
-    for step in FAULTS[name]:
-        program = examples.EXAMPLES[name]().without(step)
-        first = str(program.run(schedules=8, seed=5))
-        assert str(program.run(schedules=8, seed=5)) == first
-        assert str(examples.EXAMPLES[name]().without(step).run(schedules=8, seed=5)) == first
+    for step in list(FAULTS[name])[1::3]:
+        first = examples.EXAMPLES[name]().without(step).run(schedules=4, seed=5)
+        assert str(examples.EXAMPLES[name]().without(step).run(schedules=4, seed=5)) == str(first)
 
 
 def test_different_seeds_give_different_schedules() -> None:

@@ -33,10 +33,9 @@ def test_the_count_follows_from_the_stages(stages: int, ahead: int) -> None:
     right = stages - 1 - ahead
     for pending in range(right + 3):
         program = examples.prefetch_pipeline(stages=stages, ahead=ahead, pending=pending, tiles=2 * stages + 2)
-        for seed in range(3):
-            report = program.run(schedules=4, seed=seed)
-            assert report.clean == (pending <= right), (pending, report)
-            assert pending <= right or report.rules == {"source-still-read"}
+        for seed in range(4):
+            report = program.run(schedules=1, seed=seed)
+            assert report.rules == (set() if pending <= right else {"source-still-read"}), (pending, report)
 
 
 @pytest.mark.parametrize("stages", range(1, 6))
