@@ -12,6 +12,21 @@ class ProgramError(SimulationError):
     """A program that cannot be run: operands that no instruction takes, a role that raises, or no end in sight."""
 
 
+def check_whole(name: str, value: Any) -> int:
+    """A whole number, which True and False are not.
+
+    Raises
+    ------
+    ProgramError
+    """
+    if isinstance(value, bool):
+        raise ProgramError(f"{name} is {value!r}; it must be an integer")
+    try:
+        return check_integer(name, value)
+    except SimulationError as error:
+        raise ProgramError(str(error)) from None
+
+
 def check_range(name: str, value: Any, low: int, high: int) -> int:
     """A whole number within limits, both inclusive.
 
@@ -19,12 +34,7 @@ def check_range(name: str, value: Any, low: int, high: int) -> int:
     ------
     ProgramError
     """
-    if isinstance(value, bool):
-        raise ProgramError(f"{name} is {value!r}; it must be an integer from {low} to {high}")
-    try:
-        number = check_integer(name, value)
-    except SimulationError as error:
-        raise ProgramError(str(error)) from None
+    number = check_whole(name, value)
     if not low <= number <= high:
         raise ProgramError(f"{name} is {number}; it must be {low} to {high}")
     return number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupytma.errors import Fault, SimulationError
+from cupytma.errors import CupytmaError, Fault
 from cupytma.sim.faults import OutOfWindow
 from cupytma.sim.program import mbarriers, races
 from cupytma.sim.program.accesses import GENERIC, WRITE, Access
@@ -245,7 +245,7 @@ class Machine:
             raise self.stop from None
         except ProgramError as error:
             raise ProgramError(f"{operation.place}: {error}") from None
-        except SimulationError as error:
+        except CupytmaError as error:
             raise ProgramError(f"{operation.place}: {error}") from error
 
     # Where things are.
@@ -344,10 +344,13 @@ class Machine:
 
 def _line_of_role(error: BaseException) -> str:
     """The line of a role's own code that an exception passed through last."""
-    found, traceback = "before its first line", error.__traceback__
+    found, traceback = "", error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if os.path.dirname(os.path.abspath(file)) != _HERE:
+        inside = os.path.dirname(os.path.abspath(file)) == _HERE
+        if inside and found:
+            break
+        if not inside:
             found = f"{os.path.basename(file)}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return found
+    return found or "its first line"

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cupytma.sim.checks import check_integer
-from cupytma.sim.program.errors import ProgramError, check_choice, check_range
+from cupytma.sim.program.errors import ProgramError, check_choice, check_range, check_whole
 from cupytma.sim.program.memory import MAX_CLUSTER, Mbarrier, ProgramArray
 from cupytma.sim.program.operation import PhaseToken
 from cupytma.tensormap.tensor_map import TensorMap
@@ -83,7 +82,7 @@ def integers(name: str, values: Any) -> tuple[int, ...]:
         given = tuple(values)
     except TypeError:
         raise ProgramError(f"{name} is {values!r}; it must be a sequence of integers") from None
-    return tuple(check_integer(f"{name}[{i}]", value) for i, value in enumerate(given))
+    return tuple(check_whole(f"{name}[{i}]", value) for i, value in enumerate(given))
 
 
 def some_map(tensor_map: Any) -> TensorMap | ProgramArray:

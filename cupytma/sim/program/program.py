@@ -141,7 +141,10 @@ class Program:
             If the name is taken, the array is no array of numbers, or it would overlap another one.
         """
         self._take(name)
-        found = np.ascontiguousarray(values)
+        try:
+            found = np.ascontiguousarray(values)
+        except ValueError as error:
+            raise ProgramError(f"{name} is no array: {error}") from None
         if found.dtype.hasobject:
             raise ProgramError(f"{name} has dtype {found.dtype}; it must be an array of numbers")
         end = max((a.address + a.size for a in self.global_allocations), default=_FIRST_ADDRESS)

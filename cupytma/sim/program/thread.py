@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cupytma.sim.checks import check_integer
 from cupytma.sim.program import accesses, copies, maps, mbarriers, thread_barriers
-from cupytma.sim.program.errors import ProgramError, check_choice, check_range
+from cupytma.sim.program.errors import ProgramError, check_choice, check_range, check_whole
 from cupytma.sim.program.memory import MAX_CLUSTER, Mbarrier, ProgramArray
 from cupytma.sim.program.operands import (
     MBARRIER_SCOPES,
@@ -386,7 +385,7 @@ class Thread:
         field, value, ordinal
             As `cupytma.TensorMap.replace_raw` takes them: PTX numbering, nothing checked.
         """
-        operands = (field, check_integer("value", value), check_range("ordinal", ordinal, 0, 4))
+        operands = (field, check_whole("value", value), check_range("ordinal", ordinal, 0, 4))
         return self._operation("tensormap_replace", maps.REPLACE, map_place(tensor_map, "tensor_map"), *operands)
 
     def tensormap_cp_fenceproxy(self, destination: ProgramArray, source: ProgramArray, *, scope: str) -> Operation:
