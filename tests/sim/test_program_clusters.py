@@ -169,9 +169,10 @@ def test_block_scope_does_not_reach_another_block_and_the_note_says_so(arrive_sc
 def test_a_block_does_not_end_while_others_arrive_on_its_barriers() -> None:
     program = refill_program("cluster", "cluster", end=False)
     in_every_schedule(program, "exit-in-flight")
-    assert "block 0 ends while mbarrier_arrive of worker of block 1" in finding(
-        program.run(schedules=2), "exit-in-flight"
-    ).message
+    assert (
+        "block 0 ends while mbarrier_arrive of worker of block 1"
+        in finding(program.run(schedules=2), "exit-in-flight").message
+    )
 
 
 def peer_copy_program() -> Program:

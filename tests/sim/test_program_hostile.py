@@ -71,7 +71,9 @@ WRONG_OPERANDS: dict[str, tuple[Any, str]] = {
     "bulk copy of unequal sizes": (
         lambda t, data, tile, full, **_: t.bulk_copy(tile[:4], data, full), "they must be equal",
     ),
-    "bulk copy of nothing": (lambda t, empty, staged, full, **_: t.bulk_copy(staged[:0], empty, full), "bulk copy moves"),
+    "bulk copy of nothing": (
+        lambda t, empty, staged, full, **_: t.bulk_copy(staged[:0], empty, full), "bulk copy moves",
+    ),
     "bulk copy without a barrier": (lambda t, data, tile, **_: t.bulk_copy(tile, data), "mbarrier is a NoneType"),
     "bulk store with a barrier": (
         lambda t, data, tile, full, **_: t.bulk_copy(data, tile, full), "takes no mbarrier",
@@ -219,17 +221,18 @@ def test_what_a_role_raises_is_told_with_its_line() -> None:
         yield t.syncthreads()
         raise KeyError("tile")
 
-    with pytest.raises(ProgramError, match=r"broken\[\d\] raised at test_program_hostile.py:\d+: KeyError: 'tile'") as e:
+    where = r"broken\[\d\] raised at test_program_hostile.py:\d+"
+    with pytest.raises(ProgramError, match=where + ": KeyError: 'tile'") as caught:
         program.run()
-    assert isinstance(e.value.__cause__, KeyError)
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"schedules": 0}, "schedules is 0"), ({"schedules": -1}, "schedules is -1"),
-        ({"schedules": 1.5}, "schedules is 1.5"), ({"seed": "x"}, "seed is 'x'"), ({"step_limit": 0}, "step_limit is 0"),
-        ({"schedules": None}, "schedules is None"),
+        ({"schedules": 1.5}, "schedules is 1.5"), ({"schedules": None}, "schedules is None"),
+        ({"seed": "x"}, "seed is 'x'"), ({"step_limit": 0}, "step_limit is 0"),
     ],
 )  # fmt: skip
 def test_options_of_a_run(options: dict[str, Any], message: str) -> None:

@@ -89,9 +89,9 @@ def test_a_map_that_is_a_parameter_needs_no_fence() -> None:
 
 
 def rebind_program(
-    release: str | None, acquire: str | None, *, where: str = "same block", wait: bool = True, publish: str = "in place"
+    release: str | None, acquire: str | None, *, where: str = "same block", publish: str = "in place"
 ) -> Program:
-    """One thread changes a map and another one uses it: of the same block, its cluster, another block, or a later kernel."""
+    """One thread changes a map, one of the same block, its cluster, another block or the next kernel uses it."""
     blocks = 1 if where in ("same block", "next kernel") else 2
     program = Program("rebind", blocks=blocks, cluster=2 if where == "cluster" else 1)
     first = program.global_array("first", np.arange(32, dtype=np.int32).reshape(4, 8))

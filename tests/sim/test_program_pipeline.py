@@ -1,4 +1,4 @@
-"""How many groups may be pending when a stage is loaded again: every number of stages, every count around the right one."""
+"""How many groups may be pending when a stage is loaded again: every number of stages, and counts around the right."""
 
 from __future__ import annotations
 

@@ -261,10 +261,10 @@ def test_disjoint_parts_of_a_tile_do_not_race() -> None:
 
     @program.role(threads=4)
     def writer(t):
-        yield t.write_shared(tile[t.index::4, ::2], t.index)
-        values = yield t.read_shared(tile[t.index::4, ::2])
+        yield t.write_shared(tile[t.index :: 4, ::2], t.index)
+        values = yield t.read_shared(tile[t.index :: 4, ::2])
         assert (values == t.index).all()
-        yield t.write_shared(tile[t.index::4, 1::2], t.index)
+        yield t.write_shared(tile[t.index :: 4, 1::2], t.index)
 
     assert program.run(schedules=20).clean
 
@@ -368,7 +368,7 @@ def test_a_flag_of_too_narrow_a_scope_orders_nothing_and_the_note_says_so(scopes
 def test_the_report_of_a_race_shows_both_lines_and_a_label() -> None:
     text = str(store_program(fence_by="nobody").run(schedules=3))
     assert text.startswith("store: 3 schedules, 1 race\nrace proxy-fence: ")
-    assert "  at  storer operation 1, bulk_copy (test_program_races.py:" in text
-    assert "  at  writer operation 0, write_shared (test_program_races.py:" in text
+    assert "  at storer operation 1, bulk_copy (test_program_races.py:" in text
+    assert "  at writer operation 0, write_shared (test_program_races.py:" in text
     assert "  fix: " in text
     assert text.endswith("in 3 schedules, first in 0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cupytma.sim.program.accesses import ASYNC, GENERIC, READ, REDUCE, TENSORMAP, WRITE, Access
+from cupytma.sim.program.accesses import READ, REDUCE, TENSORMAP, WRITE, Access
 from cupytma.sim.program.extents import Extent
 from cupytma.sim.program.mbarriers import name_of
 from cupytma.sim.program.operation import Operation
@@ -17,7 +17,11 @@ from cupytma.sim.program.ordering import SCOPES, Known
 if TYPE_CHECKING:
     from cupytma.sim.program.machine import Machine
 
-_VERBS = {READ: ("reads", "read"), WRITE: ("writes", "wrote"), REDUCE: ("reduces into", "reduced into")}
+_VERBS = {
+    READ: ("reads", "read", "was started to read"),
+    WRITE: ("writes", "wrote", "was started to write"),
+    REDUCE: ("reduces into", "reduced into", "was started to reduce into"),
+}
 
 
 def report_race(machine: Machine, earlier: Access, later: Access, known: Known, common: Extent) -> None:
@@ -46,10 +50,7 @@ def _earlier(access: Access, later: Access, common: Extent) -> str:
     # The bytes are the same; only where they have another name is it worth saying.
     same = access.array == later.array
     what = "them" if same else f"{_bytes(access, common)}, which are the same,"
-    return f"{access.operation} {_VERBS[access.does][1]} {what}{_ALONG[access.proxy]}"
-
-
-_ALONG = {GENERIC: "", ASYNC: " asynchronously", TENSORMAP: " as a tensor map"}
+    return f"{access.operation} {_VERBS[access.does][1 if access.copy is None else 2]} {what}"
 
 
 def _rule(machine: Machine, earlier: Access, later: Access, known: Known) -> tuple[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy.typing as npt
 
 from cupytma.sim.program.rules import KINDS, RULES
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,14 @@ class Finding:
         return RULES[self.rule].kind
 
     def __str__(self) -> str:
-        return "\n".join(
-            (
-                f"{self.kind} {self.rule}: {self.message}",
-                *(f"  at  {place}" for place in self.places),
-                *(f"  note: {note}" for note in self.notes),
-                f"  fix: {self.fix}",
-                f"  in {self.schedules} schedule{'' if self.schedules == 1 else 's'}, first in {self.schedule}",
-            )
+        lines = (
+            f"{self.kind} {self.rule}: {self.message}",
+            *(f"  at {place}" for place in self.places),
+            *(f"  note: {note}" for note in self.notes),
+            f"  fix: {self.fix}",
+            f"  in {self.schedules} schedule{'' if self.schedules == 1 else 's'}, first in {self.schedule}",
         )
+        return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="    ") for line in lines)
 
 
 @dataclass(frozen=True, eq=False)
