@@ -235,6 +235,40 @@ def test_shared_memory_of_another_block_is_read_and_written_through_mapa() -> No
     in_every_schedule(program.without("second barrier"), "unordered")
 
 
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [(("wait",), "without an arrival"), (("arrive", "arrive", "wait"), "before the thread has waited")],
+)
+def test_arrivals_and_waits_at_the_cluster_barrier_alternate(steps: tuple[str, ...], problem: str) -> None:
+    program = Program("order", blocks=2, cluster=2)
+
+    @program.role
+    def worker(t):
+        for step in steps:
+            yield t.barrier_cluster_arrive() if step == "arrive" else t.barrier_cluster_wait()
+
+    in_every_schedule(program, "cluster-barrier-order", range(4))
+    assert problem in finding(program.run(schedules=2), "cluster-barrier-order").message
+
+
+@pytest.mark.parametrize("does", ["read", "write"])
+def test_a_block_does_not_end_while_others_touch_its_shared_memory(does: str) -> None:
+    program = Program("late", blocks=2, cluster=2)
+    tile = program.shared_array("tile", 4, np.int32)
+
+    @program.role
+    def worker(t):
+        yield t.barrier_cluster_arrive()
+        yield t.barrier_cluster_wait()
+        if t.rank == 1:
+            yield t.read_shared(tile.mapa(0)) if does == "read" else t.write_shared(tile.mapa(0), 1)
+        yield t.barrier_cluster_arrive().named("last barrier")
+        yield t.barrier_cluster_wait().named("last barrier")
+
+    assert program.run(schedules=12).clean
+    in_every_schedule(program.without("last barrier"), "exit-in-flight")
+
+
 def test_what_goes_to_no_block_of_the_cluster_is_refused() -> None:
     program = Program("far", blocks=2, cluster=2)
     full = program.mbarrier("full")

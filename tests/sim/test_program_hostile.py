@@ -88,6 +88,9 @@ WRONG_OPERANDS: dict[str, tuple[Any, str]] = {
     "mask of 17 bits": (
         lambda t, tile, full, **_: t.tensor_load(tile, MAP, (0, 0), full, cta_mask=1 << 16), "cta_mask is 65536",
     ),
+    "mask and mapa": (
+        lambda t, tile, full, **_: t.tensor_load(tile, MAP, (0, 0), full.mapa(1), cta_mask=2), "leave out mapa",
+    ),
     "map that is none": (lambda t, tile, full, **_: t.tensor_load(tile, 7, (0, 0), full), "must be a TensorMap or 128"),
     "map of too few bytes": (
         lambda t, bytes, tile, full, **_: t.tensor_load(tile, bytes[:64], (0, 0), full), "128 contiguous bytes",

@@ -70,7 +70,12 @@ def test_a_map_from_the_host_needs_the_scope_sys(scope: str) -> None:
 
 
 def test_an_acquire_by_another_thread_needs_a_barrier() -> None:
-    in_every_schedule(host_map_program("sys", by="mate").without("barrier"), "map-not-acquired")
+    program = host_map_program("sys", by="mate").without("barrier")
+    in_every_schedule(program, "map-not-acquired")
+    messages = {program.run(schedules=1, seed=seed).findings[0].message for seed in range(12)}
+    assert any(
+        text.endswith("nothing orders fence_proxy_tensormap_acquire of mate before the copy") for text in messages
+    )
 
 
 def test_a_map_that_is_a_parameter_needs_no_fence() -> None:
@@ -181,6 +186,89 @@ def test_a_map_is_acquired_again_after_every_change() -> None:
 
     assert program.run(schedules=8).clean
     in_every_schedule(program.without("acquire again"), "map-not-acquired")
+
+
+def two_users_program(*, each: bool, cluster: int) -> Program:
+    """Two blocks load through a map from the host; a barrier or flag tells the second that the first acquired it."""
+    program = Program("two users", blocks=2, cluster=cluster)
+    data = program.global_array("data", np.arange(32, dtype=np.int32).reshape(4, 8))
+    slot = program.global_array("slot", slot_array([tma.tensor_map(data, box=(4, 8))]))[0]
+    flag = program.global_array("flag", np.zeros(1, np.int32))[0]
+    buffer = program.shared_array("buffer", (4, 8), np.int32)
+    full = program.mbarrier("full")
+
+    @program.role
+    def user(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.fence_mbarrier_init()
+        if t.block == 0 or each:
+            yield t.fence_proxy_tensormap_acquire(slot, scope="sys")
+        if t.block == 0:
+            yield t.store_release(flag, 1)
+        while not (yield t.load_acquire(flag)):
+            pass
+        yield t.barrier_cluster_arrive()
+        yield t.barrier_cluster_wait()
+        yield from load_through(t, slot, buffer, full)
+
+    return program
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_every_block_acquires_a_map_for_itself(cluster: int) -> None:
+    """Barriers of the cluster and flags order the accesses of the generic proxy alone."""
+    assert two_users_program(each=True, cluster=cluster).run(schedules=8).clean
+    program = two_users_program(each=False, cluster=cluster)
+    in_every_schedule(program, "map-not-acquired")
+    assert {place.thread for place in program.run(schedules=4).findings[0].places} == {"user of block 1"}
+
+
+def test_an_acquire_before_the_change_is_told_does_not_count() -> None:
+    program = Program("too soon", blocks=2)
+    data = program.global_array("data", np.arange(64, dtype=np.int32).reshape(8, 8))
+    slot = program.global_array("slot", slot_array([tma.tensor_map(data[:4], box=(4, 8))]))[0]
+    flag = program.global_array("flag", np.zeros(1, np.int32))[0]
+    buffer = program.shared_array("buffer", (4, 8), np.int32)
+    full = program.mbarrier("full")
+
+    @program.role(blocks=[0])
+    def changer(t):
+        yield t.tensormap_replace(slot, "global_address", data[4:].address)
+        yield t.fence_proxy_tensormap_release(scope="gpu")
+        yield t.store_release(flag, 1)
+
+    @program.role(blocks=[1])
+    def user(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.fence_mbarrier_init()
+        yield t.fence_proxy_tensormap_acquire(slot, scope="gpu")
+        while not (yield t.load_acquire(flag)):
+            pass
+        yield from load_through(t, slot, buffer, full)
+
+    in_every_schedule(program, "map-not-acquired")
+    message = finding(program.run(schedules=20), "map-not-acquired").message
+    assert message.endswith("nothing orders fence_proxy_tensormap_acquire of user of block 1 after the change")
+
+
+def test_an_acquire_does_not_last_beyond_its_kernel() -> None:
+    program = Program("two kernels")
+    data = program.global_array("data", np.arange(32, dtype=np.int32).reshape(4, 8))
+    slot = program.global_array("slot", slot_array([tma.tensor_map(data, box=(4, 8))]))[0]
+    buffer = program.shared_array("buffer", (4, 8), np.int32)
+    full = program.mbarrier("full")
+
+    @program.role
+    def first(t):
+        yield t.fence_proxy_tensormap_acquire(slot, scope="sys")
+
+    @program.role(kernel=1)
+    def second(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.fence_mbarrier_init()
+        yield from load_through(t, slot, buffer, full)
+
+    in_every_schedule(program, "map-not-acquired")
 
 
 @pytest.mark.parametrize("read", [True, False])

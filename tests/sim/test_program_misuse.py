@@ -268,6 +268,20 @@ def test_writing_over_a_barrier(how: str) -> None:
     assert "writes over 'full'" in found.message
 
 
+def test_an_ended_barrier_may_be_written_over() -> None:
+    program = Program("reuse")
+    full = program.mbarrier("full")
+    across = program.shared_array("across", 16, offset=0)
+
+    @program.role
+    def worker(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.mbarrier_inval(full)
+        yield t.write_shared(across, 0)
+
+    assert program.run(schedules=2).clean
+
+
 def test_a_fault_of_the_hardware_ends_the_program() -> None:
     program = Program("fault")
     data = program.global_array("data", np.zeros((16, 32), np.int32))

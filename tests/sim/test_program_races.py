@@ -78,9 +78,10 @@ def test_a_source_is_written_again_after_wait_group_read_and_a_barrier() -> None
 
 def test_a_result_is_read_after_wait_group_and_not_only_read() -> None:
     program = store_program(reader="result")
-    report = program.run(schedules=20)
+    report = program.run(schedules=40)
     assert report.clean
     assert report.arrays["seen"].tolist() == list(range(16))
+    assert not report.order_dependent
     in_every_schedule(program.without("wait until it is written"), "result-not-written")
     found = finding(program.without("wait until it is written").run(schedules=4), "result-not-written")
     assert "its group was waited for with .read, which says that its source was read" in found.message

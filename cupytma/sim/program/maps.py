@@ -49,16 +49,18 @@ def _acquire(machine: Machine, operation: Operation, array: ProgramArray, scope:
     known, block = thread.known, thread.block
     store, _ = machine.store_of(array, thread)
     assert array.extent is not None
+    block.acquires[array.address] = operation
     for access in store.history:
         if access.proxy != GENERIC or access.does == READ or not access.extent.common(array.extent):
             continue
         wanted = "sys" if access.operation is None else machine.scope_between(access.operation.thread.block, block)
         if not access.event & known.events:
-            block.not_acquired[access.event] = f"nothing orders {operation} after the change"
-        elif not includes(scope, wanted):
+            continue
+        if not includes(scope, wanted):
             block.not_acquired[access.event] = f"{operation} acquires at scope {scope!r}, and {wanted!r} is needed"
         elif access.event & known.released(wanted):
             known.acquired |= access.event
+            block.acquired |= access.event
 
 
 def _replace(machine: Machine, operation: Operation, array: ProgramArray, field: str, value: int, ordinal: int) -> None:

@@ -136,7 +136,16 @@ def check_bulk(destination: Any, source: Any, mbarrier: Any, cta_mask: Any) -> N
             raise ProgramError("a bulk copy to global memory takes no mbarrier and no cta_mask; it belongs to a group")
         return
     some_mbarrier(mbarrier)
-    if cta_mask is not None:
-        check_range("cta_mask", cta_mask, 1, (1 << MAX_CLUSTER) - 1)
-        if source.space != "global":
-            raise ProgramError("cta_mask goes with a source in global memory")
+    check_mask(cta_mask, destination, mbarrier)
+    if cta_mask is not None and source.space != "global":
+        raise ProgramError("cta_mask goes with a source in global memory")
+
+
+def check_mask(cta_mask: Any, destination: ProgramArray, mbarrier: Mbarrier) -> int | None:
+    """Which blocks a multicast goes to; None for no multicast."""
+    if cta_mask is None:
+        return None
+    for operand in (destination, mbarrier):
+        if operand.rank is not None:
+            raise ProgramError(f"{operand!r} with cta_mask, which says itself which blocks are meant; leave out mapa")
+    return check_range("cta_mask", cta_mask, 1, (1 << MAX_CLUSTER) - 1)

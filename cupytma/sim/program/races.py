@@ -133,10 +133,13 @@ def _map_rule(machine: Machine, earlier: Access, later: Access, known: Known) ->
         if not narrower:
             return "map-not-released", values
         return "map-scope", values | {"reason": f"it was released at scope {narrower[-1]!r}"}
-    why = block.not_acquired.get(earlier.event, "")
-    if "scope" in why:
-        return "map-scope", values | {"reason": why}
-    return "map-not-acquired", values | {"reason": f": {why}" if why else ""}
+    if earlier.event in block.not_acquired:
+        return "map-scope", values | {"reason": block.not_acquired[earlier.event]}
+    acquire, reason = block.acquires.get(later.array.address), ""
+    if acquire is not None:
+        where = "before the copy" if earlier.event & block.acquired else "after the change"
+        reason = f": nothing orders {acquire} {where}"
+    return "map-not-acquired", values | {"reason": reason}
 
 
 def describe_visit(access: Access, operation: Operation) -> str:

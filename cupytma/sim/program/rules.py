@@ -196,6 +196,12 @@ RULES: dict[str, Rule] = {
             "PTX ISA: cp.async.wait_group",
         ),
         Rule(
+            "cluster-barrier-order", "misuse", "a thread arrives at the cluster's barrier once before each wait",
+            "{later} comes {problem}",
+            "let every thread of the cluster execute barrier_cluster_arrive and then barrier_cluster_wait",
+            "PTX ISA: barrier.cluster",
+        ),
+        Rule(
             "multicast-outside", "misuse", "a multicast goes to blocks of the cluster",
             "{later} multicasts to rank {rank}, and the cluster has {size} blocks",
             "set no bit of cta_mask beyond the cluster's {size} blocks: at most {mask:#x}",

@@ -63,8 +63,12 @@ class Block:
         By number.
     visits : list of Access
         What copies and other blocks do to its shared memory.
+    acquires : dict
+        The newest acquire of the tensor map at an address, by any of its threads.
+    acquired : int
+        The events that these have acquired.
     not_acquired : dict
-        Why an event was not acquired for the tensormap proxy although the block tried.
+        Why an event was not acquired although the block tried.
     """
 
     index: int
@@ -74,6 +78,8 @@ class Block:
     mbarriers: dict[str, MbarrierState] = field(default_factory=dict)
     thread_barriers: dict[str, ThreadBarrier] = field(default_factory=dict)
     visits: list[Access] = field(default_factory=list)
+    acquires: dict[int, Operation] = field(default_factory=dict)
+    acquired: int = 0
     not_acquired: dict[int, str] = field(default_factory=dict)
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from cupytma.sim.program import accesses, copies, maps, mbarriers, thread_barriers
 from cupytma.sim.program.errors import ProgramError, check_choice, check_range, check_whole
-from cupytma.sim.program.memory import MAX_CLUSTER, Mbarrier, ProgramArray
+from cupytma.sim.program.memory import Mbarrier, ProgramArray
 from cupytma.sim.program.operands import (
     MBARRIER_SCOPES,
     array_in,
     check_bulk,
+    check_mask,
     integers,
     map_place,
     named_barrier,
@@ -261,8 +262,8 @@ class Thread:
             Multicast: bit i sends the tile to the block of rank i, at the same place, completing on its mbarrier.
         """
         array_in(destination, "destination", "shared", place=True)
-        mask = None if cta_mask is None else check_range("cta_mask", cta_mask, 1, (1 << MAX_CLUSTER) - 1)
-        operands = (destination, some_map(tensor_map), integers("coords", coords), some_mbarrier(mbarrier))
+        mask = check_mask(cta_mask, destination, some_mbarrier(mbarrier))
+        operands = (destination, some_map(tensor_map), integers("coords", coords), mbarrier)
         shift = integers("offsets", offsets)
         return self._operation("tensor_load", copies.TENSOR_LOAD, *operands, shift, mask)
 

@@ -90,7 +90,11 @@ def expected(machine: Machine, thread: ThreadState, which: Which, count: int | N
 
 def _arrive(machine: Machine, operation: Operation, which: Which, count: int | None, relaxed: bool = False) -> None:
     thread = operation.thread
-    barrier_of(machine, thread, which).arrive(thread, thread.fenced if relaxed else thread.known)
+    barrier = barrier_of(machine, thread, which)
+    if which == CLUSTER and thread in barrier.tickets:
+        problem = "before the thread has waited for its last arrival"
+        machine.find("cluster-barrier-order", (operation,), later=str(operation), problem=problem)
+    barrier.arrive(thread, thread.fenced if relaxed else thread.known)
 
 
 def _ready(machine: Machine, operation: Operation, which: Which, count: int | None) -> bool:
@@ -100,6 +104,13 @@ def _ready(machine: Machine, operation: Operation, which: Which, count: int | No
 
 def _leave(machine: Machine, operation: Operation, which: Which, count: int | None) -> None:
     barrier_of(machine, operation.thread, which).leave(operation.thread)
+
+
+def _leave_cluster(machine: Machine, operation: Operation, which: Which, count: int | None) -> None:
+    if operation.thread not in barrier_of(machine, operation.thread, which).tickets:
+        problem = "without an arrival of its thread, and waits for nothing"
+        machine.find("cluster-barrier-order", (operation,), later=str(operation), problem=problem)
+    _leave(machine, operation, which, count)
 
 
 def explain(machine: Machine, operation: Operation, which: Which, count: int | None) -> Blocked:
@@ -150,6 +161,6 @@ def _explain_poll(machine: Machine, operation: Operation, array: ProgramArray, s
 
 SYNC = Behaviour(_leave, _ready, explain, begin=_arrive)
 ARRIVE = Behaviour(_arrive)
-CLUSTER_WAIT = Behaviour(_leave, _ready, explain)
+CLUSTER_WAIT = Behaviour(_leave_cluster, _ready, explain)
 STORE_RELEASE = Behaviour(_store_release)
 LOAD_ACQUIRE = Behaviour(_load_acquire, explain=_explain_poll, poll=True)
