@@ -48,6 +48,8 @@ WRONG_OPERANDS: dict[str, tuple[Any, str]] = {
     "parity of 2": (lambda t, full, **_: t.mbarrier_wait_parity(full, 2), "parity is 2; it must be 0 to 1"),
     "negative parity": (lambda t, full, **_: t.mbarrier_try_wait_parity(full, -1), "parity is -1"),
     "token that is none": (lambda t, full, **_: t.mbarrier_wait(full, 0), "token is 0; it must be what"),
+    "step without a name": (lambda t, **_: t.syncthreads().named(""), "the name of a step is ''"),
+    "step that is no text": (lambda t, **_: t.syncthreads().named(1), "the name of a step is 1"),
     "unknown scope": (lambda t, full, **_: t.mbarrier_arrive(full, scope="gpu"), "scope is 'gpu'; it must be one of"),
     "unknown semantics": (lambda t, full, **_: t.mbarrier_arrive(full, semantics="acquire"), "semantics is 'acquire'"),
     "wait for another block": (lambda t, full, **_: t.mbarrier_wait_parity(full.mapa(1), 0), "is in another block"),

@@ -114,6 +114,30 @@ def test_a_barrier_that_is_used_after_its_end() -> None:
     in_every_schedule(program, "use-after-inval")
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_barrier_is_ended_after_every_use(ordered: bool) -> None:
+    """Whichever comes first in the schedule."""
+    program = Program("end")
+    full = program.mbarrier("full")
+
+    @program.role(threads=2)
+    def worker(t):
+        if t.index == 0:
+            yield t.mbarrier_init(full, 1)
+        yield t.syncthreads()
+        if t.index == 1:
+            yield t.mbarrier_arrive(full)
+        if ordered:
+            yield t.syncthreads()
+        if t.index == 0:
+            yield t.mbarrier_inval(full)
+
+    if ordered:
+        assert program.run(schedules=12).clean
+    else:
+        in_every_schedule(program, "use-after-inval")
+
+
 def test_a_barrier_may_be_initialised_again_after_its_end() -> None:
     program = Program("again")
     full = program.mbarrier("full")

@@ -190,7 +190,7 @@ class Machine:
 
     def skips(self, operation: Operation) -> bool:
         """Whether the program goes without an operation."""
-        return operation.label in self.program.skipped and bool(operation.label)
+        return operation.label in self.program.skipped
 
     def ready(self, thread: ThreadState) -> bool:
         """Whether a thread's next operation can be executed."""
@@ -311,17 +311,9 @@ class Machine:
                     barrier=mbarriers.name_of(self, state),
                 )  # fmt: skip
 
-    def visit(self, operation: Operation, state: mbarriers.MbarrierState) -> None:
-        """Record that a thread of another block arrives on a barrier, so that its block must not have ended."""
-        event = self.event()
-        operation.thread.known.events |= event
-        allocation = state.barrier.allocation
-        extent = Extent(allocation.address, allocation.address + allocation.size)
-        state.block.visits.append(Access(event, operation, WRITE, GENERIC, extent, allocation))
-
-    def hint(self, thread: ThreadState, event: int) -> str:
-        """Why a thread did not acquire an event, where that is known; begins with a colon."""
-        return next((f": {reason}" for events, reason in reversed(thread.hints) if events & event), "")
+    def hints(self, thread: ThreadState, event: int) -> list[str]:
+        """Why a thread did not acquire an event, where that is known."""
+        return list(dict.fromkeys(reason for events, reason in thread.hints if events & event))
 
     def race(self, earlier: Access, later: Access, known: Known, common: Extent) -> None:
         """Report two accesses that nothing orders."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cupytma.sim.program.accesses import GENERIC, READ, Access
 from cupytma.sim.program.errors import ProgramError
+from cupytma.sim.program.extents import Extent
 from cupytma.sim.program.memory import Mbarrier
 from cupytma.sim.program.operation import Behaviour, Blocked, Operation, PhaseToken
 from cupytma.sim.program.ordering import Known
@@ -75,6 +77,8 @@ class MbarrierState:
         The one before.
     ended : Operation or None
         The ``mbarrier.inval``.
+    uses : dict
+        The newest use by each thread.
     miscounted : bool
         Whether wrong bytes were reported: later phases are wrong in consequence.
     """
@@ -87,6 +91,7 @@ class MbarrierState:
     phase: Phase
     completed: Phase | None = None
     ended: Operation | None = None
+    uses: dict[ThreadState, Access] = field(default_factory=dict)
     miscounted: bool = False
 
     @property
@@ -105,11 +110,23 @@ def state_of(machine: Machine, operation: Operation, barrier: Mbarrier) -> Mbarr
     thread = operation.thread
     state = initialised(machine, operation, barrier, machine.block_of(barrier.rank, thread))
     if not state.init & thread.known.events:
-        machine.find(
-            "init-unordered", (operation, state.operation), later=str(operation), barrier=name_of(machine, state),
-            reason=machine.hint(thread, state.init),
-        )  # fmt: skip
+        _report_unordered(machine, operation, state)
+    event = machine.event()
+    thread.known.events |= event
+    place = barrier.allocation
+    extent = Extent(place.address, place.address + place.size)
+    state.uses[thread] = Access(event, operation, READ, GENERIC, extent, place)
+    if state.block is not thread.block:
+        state.block.visits.append(state.uses[thread])  # so that the block does not end before
     return state
+
+
+def _report_unordered(machine: Machine, operation: Operation, state: MbarrierState) -> None:
+    machine.find(
+        "init-unordered", (operation, state.operation), machine.hints(operation.thread, state.init),
+        later=str(operation), barrier=name_of(machine, state),
+        reason="nothing orders that after its initialisation",
+    )  # fmt: skip
 
 
 def initialised(machine: Machine, operation: Operation, barrier: Mbarrier, block: Block) -> MbarrierState:
@@ -118,16 +135,17 @@ def initialised(machine: Machine, operation: Operation, barrier: Mbarrier, block
     if state is None:
         machine.find(
             "init-unordered", (operation,), later=str(operation),
-            barrier=machine.in_block(repr(barrier.name), block), reason=": no thread has initialised it",
+            barrier=machine.in_block(repr(barrier.name), block), reason="no thread has initialised it",
         )  # fmt: skip
         raise machine.stop
     if state.ended is not None:
-        machine.find(
-            "use-after-inval", (operation, state.ended), later=str(operation), barrier=name_of(machine, state),
-            earlier=str(state.ended),
-        )  # fmt: skip
+        _report_ended(machine, state, operation, state.ended)
         raise machine.stop
     return state
+
+
+def _report_ended(machine: Machine, state: MbarrierState, user: Operation, ender: Operation) -> None:
+    machine.find("use-after-inval", (user, ender), user=str(user), barrier=name_of(machine, state), ender=str(ender))
 
 
 def check_for_copies(machine: Machine, operation: Operation, state: MbarrierState) -> None:
@@ -135,12 +153,10 @@ def check_for_copies(machine: Machine, operation: Operation, state: MbarrierStat
     known = operation.thread.known
     if state.init & known.async_shared:
         return
-    values = {"later": str(operation), "barrier": name_of(machine, state)}
-    places = (operation, state.operation)
-    if state.init & known.events:
-        machine.find("init-not-fenced", places, **values)
-    else:
-        machine.find("init-unordered", places, reason=machine.hint(operation.thread, state.init), **values)
+    if not state.init & known.events:
+        _report_unordered(machine, operation, state)
+        return
+    machine.find("init-not-fenced", (operation, state.operation), later=str(operation), barrier=name_of(machine, state))
 
 
 def _init(machine: Machine, operation: Operation, barrier: Mbarrier, count: int) -> None:
@@ -159,7 +175,11 @@ def _init(machine: Machine, operation: Operation, barrier: Mbarrier, count: int)
 
 
 def _inval(machine: Machine, operation: Operation, barrier: Mbarrier) -> None:
-    state_of(machine, operation, barrier).ended = operation
+    state = state_of(machine, operation, barrier)
+    for use in state.uses.values():
+        if not use.event & operation.thread.known.events and use.operation is not None:
+            _report_ended(machine, state, use.operation, operation)
+    state.ended = operation
 
 
 def _arrive(
@@ -177,11 +197,8 @@ def _arrive(
         )  # fmt: skip
         count = phase.pending
     phase.pending -= count
-    thread = operation.thread
-    if state.block is not thread.block:
-        machine.visit(operation, state)
     if semantics == "release":
-        _released(state, thread, scope).join(thread.known)
+        _released(state, operation.thread, scope).join(operation.thread.known)
     _complete(machine, state)
     return token
 

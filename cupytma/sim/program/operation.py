@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cupytma.sim.program.errors import ProgramError
 from cupytma.sim.program.report import Place
 
 if TYPE_CHECKING:
@@ -96,7 +97,14 @@ class Operation:
         ----------
         label : str
             Several operations may share one; they are left out together.
+
+        Raises
+        ------
+        ProgramError
+            If it is no text, or empty.
         """
+        if not isinstance(label, str) or not label:
+            raise ProgramError(f"the name of a step is {label!r}; it must be a text that is not empty")
         self.label = label
         return self
 

@@ -29,9 +29,8 @@ def report_race(machine: Machine, earlier: Access, later: Access, known: Known, 
     assert later.operation is not None
     rule, values = _rule(machine, earlier, later, known)
     operations = tuple(access.operation for access in (later, earlier) if access.operation is not None)
-    hint = "" if "reason" in values else machine.hint(later.operation.thread, earlier.event)
     machine.find(
-        rule, operations, notes=(hint.removeprefix(": "),) if hint else (), region=repr(later.array.name),
+        rule, operations, machine.hints(later.operation.thread, earlier.event), region=repr(later.array.name),
         **{"later": _later(later, common), "earlier": _earlier(earlier, later, common), **values},
     )  # fmt: skip
 

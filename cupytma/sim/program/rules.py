@@ -131,7 +131,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "init-unordered", "race", "an mbarrier is used after its initialisation",
-            "{later} uses {barrier}, and nothing orders that after its initialisation{reason}",
+            "{later} uses {barrier}, and {reason}",
             "put syncthreads (a cluster barrier, for other blocks) between the initialisation and the first use",
             _MBARRIER + ".init",
         ),
@@ -252,7 +252,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "use-after-inval", "misuse", "an mbarrier is not used after mbarrier_inval",
-            "{later} uses {barrier}, which {earlier} has ended",
+            "{ender} ends {barrier}, and nothing orders {user} before that",
             "end a barrier after its last use, ordered by another barrier",
             _MBARRIER + ".inval",
         ),

@@ -61,11 +61,16 @@ class ThreadBarrier:
     def leave(self, thread: ThreadState) -> None:
         """A thread goes on, and acquires what the others released."""
         ticket = self.tickets.pop(thread, None)
-        for known, block in () if ticket is None else self.released[ticket]:
+        if ticket is None:
+            return
+        for known, block in self.released[ticket]:
             thread.joins(known, block)
+        if ticket not in self.tickets.values():
+            self.released[ticket] = []  # nobody is left to acquire it
 
 
 def barrier_of(machine: Machine, thread: ThreadState, which: Which) -> ThreadBarrier:
+    """A barrier that a thread can come to; made when first asked for."""
     block = thread.block
     if which == CLUSTER:
         barriers, key, name = machine.cluster_barriers, str(block.cluster), f"the barrier of cluster {block.cluster}"
@@ -114,6 +119,7 @@ def _leave_cluster(machine: Machine, operation: Operation, which: Which, count: 
 
 
 def explain(machine: Machine, operation: Operation, which: Which, count: int | None) -> Blocked:
+    """Why a thread waits at a barrier."""
     thread = operation.thread
     barrier = barrier_of(machine, thread, which)
     values = {"barrier": barrier.name, "count": expected(machine, thread, which, count), "arrived": barrier.arrived}
