@@ -9,13 +9,14 @@ import numpy as np
 from cupytma.sim.program.errors import ProgramError, check_choice, check_range, check_whole
 from cupytma.sim.program.memory import MAX_CLUSTER, Mbarrier, ProgramArray
 from cupytma.sim.program.operation import PhaseToken
+from cupytma.tensormap.fields import SIZE
+from cupytma.tensormap.interop import SLOT_ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
 
 MBARRIER_SCOPES = ("cta", "cluster")
 _NAMED_BARRIERS = 16
 _MOST_THREADS = 1024
 _BULK_UNIT = 16
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 128
 
 
 def array_in(array: Any, name: str, space: str, *, place: bool = False) -> ProgramArray:
@@ -96,12 +97,12 @@ def map_place(array: Any, name: str, space: str | None = None) -> ProgramArray:
         raise ProgramError(f"{name} is a {type(array).__name__}; it must be a TensorMap or 128 bytes of the program")
     if space is not None and array.space != space:
         raise ProgramError(f"{name} is {array!r}; it must be in {space} memory")
-    if array.dtype != np.uint8 or array.shape != (_MAP_BYTES,) or not array.contiguous:
-        raise ProgramError(f"{name} is {array!r}; a tensor map in memory is {_MAP_BYTES} contiguous bytes of uint8")
-    if array.address % _MAP_ALIGNMENT:
+    if array.dtype != np.uint8 or array.shape != (SIZE,) or not array.contiguous:
+        raise ProgramError(f"{name} is {array!r}; a tensor map in memory is {SIZE} contiguous bytes of uint8")
+    if array.address % SLOT_ALIGNMENT:
         raise ProgramError(
-            f"{name} starts at {array.address % _MAP_ALIGNMENT} modulo {_MAP_ALIGNMENT} bytes; a tensor map in memory "
-            f"is aligned to {_MAP_ALIGNMENT}"
+            f"{name} starts at {array.address % SLOT_ALIGNMENT} modulo {SLOT_ALIGNMENT} bytes; a tensor map in memory "
+            f"is aligned to {SLOT_ALIGNMENT}"
         )
     return array
 
