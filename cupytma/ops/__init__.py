@@ -9,14 +9,16 @@ from typing import Any as _Any
 if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
     from cupytma.ops.copy_plan import plan_copy
+    from cupytma.ops.copy_program import copy_program
     from cupytma.ops.simulated_copy import simulate_copy
 
 _LAZY = {
     "copy": "cupytma.ops.array_copy",
+    "copy_program": "cupytma.ops.copy_program",
     "plan_copy": "cupytma.ops.copy_plan",
     "simulate_copy": "cupytma.ops.simulated_copy",
 }
-__all__ = ["copy", "plan_copy", "simulate_copy"]
+__all__ = ["copy", "copy_program", "plan_copy", "simulate_copy"]
 
 
 def __getattr__(name: str) -> _Any:
