@@ -200,6 +200,7 @@ class Instruction:
         lines += [line for operand in self.immediates for line in _assertion(operand, chosen)]
         if self.result:
             lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
+        lines += [f"    {line}" for line in dict.fromkeys(line for o in self.operands for line in o.preparation)]
         lines += self._asm()
         if self.result:
             lines.append(f"    return {self.result.name}{' != 0' if self.result.is_predicate else ''};")
