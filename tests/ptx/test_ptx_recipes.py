@@ -166,9 +166,9 @@ def problems(steps: Steps, reach: dict[str, str]) -> list[str]:
     made = [access for at, step in enumerate(steps) for access in accesses(at, step)]
     found = []
     for a, b in itertools.product(made, repeat=2):
-        if a.at < b.at and a.thing == b.thing and (a.writes or b.writes):
-            if why := unordered(steps, a, b, reach.get(a.thing, "cta")):
-                found.append(f"{a.thing}: step {a.at + 1}, before step {b.at + 1}, {why}")
+        conflicting = a.at < b.at and a.thing == b.thing and (a.writes or b.writes)
+        if conflicting and (why := unordered(steps, a, b, reach.get(a.thing, "cta"))):
+            found.append(f"{a.thing}: step {a.at + 1}, before step {b.at + 1}, {why}")
     return found
 
 
