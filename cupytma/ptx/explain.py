@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cupytma.errors import EmissionError
+from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
@@ -23,7 +25,15 @@ _MULTIMEM = ("multimem_bulk_copy", "multimem_bulk_reduce")
 
 
 def completion(instruction: Instruction) -> str:
-    """What completes an instruction, and which threads may wait for it."""
+    """What completes an instruction, and which threads may wait for it.
+
+    Raises
+    ------
+    EmissionError
+        If it is no `Instruction`.
+    """
+    if not isinstance(instruction, Instruction):
+        raise EmissionError(f"completion takes an Instruction, not {shown(instruction)}; parse makes one of text")
     family = instruction.family
     if family in _PREFETCHES:
         return _BY_NOTHING

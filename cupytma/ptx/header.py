@@ -10,6 +10,7 @@ from functools import cache
 
 from cupytma.errors import EmissionError
 from cupytma.ptx.catalogue import FAMILIES, catalogue
+from cupytma.ptx.checks import checked_flag, shown
 from cupytma.ptx.instruction import Instruction, comment, declaration
 from cupytma.ptx.matrix import MATRIX_DESCRIPTOR_FUNCTION
 from cupytma.targets import Feature, Target
@@ -111,7 +112,8 @@ def header(
     EmissionError
         If `only` names a function that does not exist, or that the target does not have, or has something else.
     """
-    return _header(target_of(target), None if only is None else _names(only), wgmma)
+    chosen = target_of(target)
+    return _header(chosen, None if only is None else _names(only), checked_flag("header", "wgmma", wgmma))
 
 
 def _names(only: object) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ def _names(only: object) -> tuple[str, ...]:
     names = []
     for item in items:
         if not isinstance(item, (str, Instruction)):
-            raise EmissionError(f"only: {item!r} is neither a function's name nor an Instruction")
+            raise EmissionError(f"only: {shown(item)} is neither a function's name nor an Instruction")
         names.append(item if isinstance(item, str) else item.function_name)
     return tuple(names)
 
@@ -207,7 +209,7 @@ def _unknown(name: str, functions: Mapping[str, _Function], target: Target) -> s
     if having:
         return f"{target} has no {name}; targets that do: {', '.join(map(str, having))}"
     near = difflib.get_close_matches(name, functions, n=3) or sorted(functions)[:3]
-    return f"the header has no function {name!r}; it has, for example: {', '.join(near)}"
+    return f"the header has no function {shown(name)}; it has, for example: {', '.join(near)}"
 
 
 def _any_rank(instructions: Iterable[Instruction]) -> list[_Function]:

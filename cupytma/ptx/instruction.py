@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cupytma.errors import EmissionError
+from cupytma.ptx.checks import integer, shown
 from cupytma.ptx.operands import Operand
 from cupytma.targets import TARGETS, Feature, Target
 from cupytma.targets import target as target_of
@@ -119,8 +120,8 @@ class Instruction:
             If the form has no such operand; the message lists those it has.
         """
         names = [operand.name for operand in self.operands]
-        if name not in names:
-            raise EmissionError(f"{self!r} has no operand {name!r}; it has: {', '.join(names) or 'none'}")
+        if not isinstance(name, str) or name not in names:
+            raise EmissionError(f"{self!r} has no operand {shown(name)}; it has: {', '.join(names) or 'none'}")
         return names.index(name)
 
     @cached_property
@@ -156,10 +157,12 @@ class Instruction:
         legal = {operand.name: operand for operand in self.immediates}
         for name, number in values.items():
             if name not in legal:
-                raise EmissionError(f"{self!r} has no immediate {name!r}; it has: {', '.join(legal) or 'none'}")
+                raise EmissionError(f"{self!r} has no immediate {shown(name)}; it has: {', '.join(legal) or 'none'}")
             allowed = legal[name].values
-            if isinstance(number, bool) or not isinstance(number, int) or (allowed and number not in allowed):
-                raise EmissionError(f"{self.family}: {name}={number!r} is out of range; legal: {_spoken(allowed)}")
+            value = integer(number)
+            if value is None or (allowed and value not in allowed):
+                raise EmissionError(f"{self.family}: {name}={shown(number)} is out of range; legal: {_spoken(allowed)}")
+            values[name] = value
         needs = [need for name, number in values.items() for need in legal[name].needs_of(number)]
         places = {self.index_of(name): str(number) for name, number in values.items()}
         kept = [i for i in range(len(self.operands)) if i not in places]

@@ -11,16 +11,18 @@ from functools import cache
 from cupytma.errors import EmissionError
 from cupytma.ptx import tensor, tensormap
 from cupytma.ptx.catalogue import catalogue
+from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.reductions import REDUCTIONS
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _GUARD = re.compile(r"@!?%?[\w$]+\s+")
 # Anything but the sink symbol, which is written where a form has no operand.
 _OPERAND = r"((?!_[,|])[^,\[\]{}|;]+)"
 _PLACEHOLDER = re.compile(r"%\d+")
 _DIMENSION = re.compile(r"[1-5]d")
-_INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)[uU]?")
+# Of at most as many digits as Python reads at once.
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,4000}|0[bB][01]{1,4000}|[0-9]{1,4000})[uU]?")
 _COMPLETION = "mbarrier::complete_tx::bytes"
 _LOAD_MODES = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
 _MODES = (*_LOAD_MODES, "tile::scatter4", "im2col_no_offs")
@@ -58,22 +60,42 @@ def parse(text: str) -> Instruction:
     EmissionError
         If it is no instruction of the family, or its operands do not fit; the message says what would.
     """
-    return read(text)[0]
+    return read(text).instruction
 
 
-def read(text: str) -> tuple[Instruction, dict[str, str]]:
-    """The instruction that a line of PTX is, and what stands for each of its operands, by the operand's name.
+@dataclass(frozen=True)
+class Statement:
+    """A line of PTX: the instruction, what stands for each operand by its name, and the guard predicate, if any."""
+
+    instruction: Instruction
+    given: dict[str, str]
+    guard: str
+
+
+def plain(text: object) -> str:
+    """A line of PTX without comments, line breaks and the semicolon, with ``%0`` for ``$0``.
+
+    Raises
+    ------
+    EmissionError
+        If it is no text.
+    """
+    if not isinstance(text, str):
+        raise EmissionError(f"{shown(text)} is no PTX text")
+    return " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
+
+
+def read(text: str) -> Statement:
+    """A line of PTX with all that it says.
 
     Raises
     ------
     EmissionError
         As `parse` does.
     """
-    if not isinstance(text, str):
-        raise EmissionError(f"{text!r} is no PTX text")
-    line = " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
-    line = _GUARD.sub("", line, count=1) if line.startswith("@") else line
-    mnemonic, _, arguments = line.partition(" ")
+    line = plain(text)
+    guard = _GUARD.match(line)
+    mnemonic, _, arguments = line[guard.end() if guard else 0 :].partition(" ")
     reading = _Reading(mnemonic.split("."), arguments.strip(), [])
     for rule in _RULES:
         rule(reading)
@@ -86,7 +108,8 @@ def read(text: str) -> tuple[Instruction, dict[str, str]]:
     found, given = match
     if reordered:
         reading.notes.append(f"the documented order of the modifiers is {found.mnemonic}")
-    return (replace(found, notes=tuple(reading.notes)) if reading.notes else found), given
+    noted = replace(found, notes=tuple(reading.notes)) if reading.notes else found
+    return Statement(noted, given, guard[0].strip() if guard else "")
 
 
 def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator[tuple[Instruction, dict[str, str]]]:
@@ -97,7 +120,7 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         if found is None:
             continue
         literals = {
-            o.name: int(value.rstrip("uU"), 0)
+            o.name: _number(value)
             for o, value in zip(form.operands, found.groups(), strict=True)
             if o.is_immediate and _INTEGER.fullmatch(value)
         }
@@ -107,11 +130,23 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         yield (form.bind(**literals) if literals else form), given
 
 
+def _number(text: str) -> int:
+    """The value of an integer literal of PTX, where a leading zero means octal."""
+    digits = text.rstrip("uU")
+    octal = re.fullmatch(r"-?0[0-7]+", digits)
+    return int(digits, 8 if octal else 0) if octal or not digits.lstrip("-").isdigit() else int(digits)
+
+
 @cache
 def _pattern(arguments: str) -> re.Pattern[str]:
-    """A regular expression for a form's arguments, whatever stands for its operands."""
-    parts = re.findall(r"%\d+|.", arguments.replace(" ", ""))
-    return re.compile("".join(_OPERAND if _PLACEHOLDER.fullmatch(part) else re.escape(part) for part in parts))
+    """A regular expression for a form's arguments, whatever stands for its operands and however numbers are written."""
+
+    def matching(part: str) -> str:
+        if _PLACEHOLDER.fullmatch(part):
+            return _OPERAND
+        return f"(?:{part}|0[xX]0*{int(part):x})[uU]?" if part.isdigit() else re.escape(part)
+
+    return re.compile("".join(map(matching, re.findall(r"%\d+|\d+|.", arguments.replace(" ", "")))))
 
 
 @cache
@@ -137,13 +172,14 @@ def _candidates(words: list[str]) -> tuple[tuple[Instruction, ...], bool]:
 def _unknown(words: list[str]) -> str:
     mnemonic = ".".join(words)
     near = difflib.get_close_matches(mnemonic, {form.mnemonic for form in catalogue()}, n=3, cutoff=0.5)
-    return f"{mnemonic!r} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
+    return f"{shown(mnemonic)} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
 
 
 def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
     words = reading.words
     legal = " or ".join(dict.fromkeys(form.arguments or "no operands" for form in candidates))
-    message = f"the operands of {'.'.join(words)} do not fit: {reading.arguments or 'none'}; it takes {legal}"
+    given = reading.arguments if len(reading.arguments) < 200 else shown(reading.arguments)
+    message = f"the operands of {'.'.join(words)} do not fit: {given or 'none'}; it takes {legal}"
     modifiers = {"cta_mask": ("multicast::cluster", "mask"), "cache_policy": ("L2::cache_hint", "cache hint")}
     names = {operand.name for form in candidates for operand in form.operands}
     for name, (modifier, what) in modifiers.items():
@@ -166,7 +202,7 @@ def _bare_shared(reading: _Reading) -> None:
         "mbarrier",
     ]:
         raise EmissionError(
-            f"{'.'.join(reading.words)}: bare .shared is refused here; write .shared::cta or .shared::cluster"
+            f"{shown('.'.join(reading.words))}: bare .shared is refused here; write .shared::cta or .shared::cluster"
         )
     reading.words = ["shared::cta" if word == "shared" else word for word in reading.words]
     reading.notes.append(".shared means .shared::cta")
@@ -260,12 +296,12 @@ def _map_field(reading: _Reading) -> None:
     field = _FIELD_ALIASES.get(words[3], words[3])
     if field not in tensormap.REPLACE_FIELDS:
         raise EmissionError(
-            f"tensormap.replace has no field {words[3]!r}; it has: {', '.join(tensormap.REPLACE_FIELDS)}"
+            f"tensormap.replace has no field {shown(words[3])}; it has: {', '.join(tensormap.REPLACE_FIELDS)}"
         )
     if field != words[3]:
         reading.notes.append(f"the field is spelt .{field}")
     rest = words[4:]
-    ordinals = [word for word in rest if word.isdigit()]
+    ordinals = [word for word in rest if _INTEGER.fullmatch(word)]
     space = next((word for word in rest if word in ("global", "shared::cta")), "generic")
     full = tensormap.REPLACE.build(field=field, space=space).mnemonic.split(".")
     if ordinals:

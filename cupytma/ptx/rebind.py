@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cupytma.errors import EmissionError
 from cupytma.ptx.instruction import Instruction, comment, declaration
-from cupytma.ptx.parse import read as parse_with_operands
+from cupytma.ptx.parse import read as _read_statement
 from cupytma.ptx.tensormap import (
     SCOPES,
     fence_proxy_tensormap_acquire,
@@ -243,7 +243,10 @@ def check_rebind(
 
 
 def _reading(item: Instruction | str) -> tuple[Instruction, dict[str, str]]:
-    return (item, {}) if isinstance(item, Instruction) else parse_with_operands(item)
+    if isinstance(item, Instruction):
+        return item, {}
+    statement = _read_statement(item)
+    return statement.instruction, statement.given
 
 
 def _replaced(forms: list[Instruction]) -> list[tuple[str, int]]:

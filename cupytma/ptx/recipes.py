@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from cupytma.errors import EmissionError
 from cupytma.ptx import barriers, bulk, cluster, fences, groups, tensor, tensormap, waits, wgmma
+from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
 
 
@@ -475,6 +476,6 @@ def recipe(path: str) -> Recipe:
     EmissionError
         For another path; the message lists those there are.
     """
-    if path not in RECIPES:
-        raise EmissionError(f"there is no recipe for {path!r}; there are: {', '.join(RECIPES)}")
+    if not isinstance(path, str) or path not in RECIPES:
+        raise EmissionError(f"there is no recipe for {shown(path)}; there are: {', '.join(RECIPES)}")
     return RECIPES[path]

@@ -141,8 +141,6 @@ def test_a_ptx_version_has_exactly_the_forms_that_claim_it(target: str, version:
 
 
 ARGUMENTS = {
-    "destination": "tile",
-    "source": "tile",
     "leader_lane": "lane",
     "fraction": "0.5f",
     "scale_d": "number > 1",
@@ -156,7 +154,8 @@ def argument(operand: Operand) -> str:
         return MAPS[operand.space or ""]
     if operand.c_type.endswith("long long*"):
         return "&barrier"
-    return ARGUMENTS.get(operand.name, "tile" if operand.space else "number")
+    place = "out" if operand.space == "global" else "tile"
+    return ARGUMENTS.get(operand.name, place if operand.space else "number")
 
 
 def call(i: Instruction) -> str:
