@@ -17,12 +17,14 @@ from cupytma.ptx.reductions import REDUCTIONS
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _GUARD = re.compile(r"@!?%?[\w$]+\s+")
-# Anything but the sink symbol, which is written where a form has no operand.
-_OPERAND = r"((?!_[,|])[^,\[\]{}|;]+)"
+# A register, a placeholder, a name, a number, or a sum of those; not the sink symbol, which is written where a form has
+# no operand.
+_OPERAND = r"((?!_[,|])[%\w.+!-]+)"
 _PLACEHOLDER = re.compile(r"%\d+")
 _DIMENSION = re.compile(r"[1-5]d")
-# Of at most as many digits as Python reads at once.
-_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,4000}|0[bB][01]{1,4000}|[0-9]{1,4000})[uU]?")
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<oct>0[0-7]+)|0|[1-9][0-9]*)[uU]?")
+_MOST_DIGITS = 100
+_LONGEST_MNEMONIC = 400
 _COMPLETION = "mbarrier::complete_tx::bytes"
 _LOAD_MODES = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
 _MODES = (*_LOAD_MODES, "tile::scatter4", "im2col_no_offs")
@@ -35,7 +37,6 @@ class _Reading:
     words: list[str]
     arguments: str
     notes: list[str]
-    ordinal: int | None = None
 
 
 def parse(text: str) -> Instruction:
@@ -96,6 +97,8 @@ def read(text: str) -> Statement:
     line = plain(text)
     guard = _GUARD.match(line)
     mnemonic, _, arguments = line[guard.end() if guard else 0 :].partition(" ")
+    if len(mnemonic) > _LONGEST_MNEMONIC:
+        raise EmissionError(f"{shown(mnemonic)} is no instruction of the family")
     reading = _Reading(mnemonic.split("."), arguments.strip(), [])
     for rule in _RULES:
         rule(reading)
@@ -119,22 +122,21 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         found = _pattern(form.arguments).fullmatch(squeezed)
         if found is None:
             continue
-        literals = {
-            o.name: _number(value)
-            for o, value in zip(form.operands, found.groups(), strict=True)
-            if o.is_immediate and _INTEGER.fullmatch(value)
-        }
-        if reading.ordinal is not None:
-            literals["ordinal"] = reading.ordinal
         given = {o.name: value for o, value in zip(form.operands, found.groups(), strict=True)}
+        literals = {
+            o.name: _number(o.name, value)
+            for o, value in zip(form.operands, found.groups(), strict=True)
+            if o.is_immediate and value[0] in "-.0123456789"
+        }
         yield (form.bind(**literals) if literals else form), given
 
 
-def _number(text: str) -> int:
+def _number(name: str, text: str) -> int:
     """The value of an integer literal of PTX, where a leading zero means octal."""
-    digits = text.rstrip("uU")
-    octal = re.fullmatch(r"-?0[0-7]+", digits)
-    return int(digits, 8 if octal else 0) if octal or not digits.lstrip("-").isdigit() else int(digits)
+    literal = _INTEGER.fullmatch(text) if len(text) <= _MOST_DIGITS else None
+    if literal is None:
+        raise EmissionError(f"{name}={shown(text)} is no integer that PTX could take")
+    return int(text.rstrip("uU"), 8 if literal["oct"] else 0)
 
 
 @cache
@@ -146,7 +148,8 @@ def _pattern(arguments: str) -> re.Pattern[str]:
             return _OPERAND
         return f"(?:{part}|0[xX]0*{int(part):x})[uU]?" if part.isdigit() else re.escape(part)
 
-    return re.compile("".join(map(matching, re.findall(r"%\d+|\d+|.", arguments.replace(" ", "")))))
+    parts = re.findall(r"%\d+|\d+|.", arguments.replace(" ", ""))
+    return re.compile("".join(map(matching, parts)), re.ASCII)
 
 
 @cache
