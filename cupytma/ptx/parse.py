@@ -86,6 +86,11 @@ def plain(text: object) -> str:
     return " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
 
 
+def statements(text: str) -> list[str]:
+    """The statements of PTX, split at their semicolons."""
+    return [line for line in map(plain, _COMMENT.sub(" ", text).split(";")) if line]
+
+
 def read(text: str) -> Statement:
     """A line of PTX with all that it says.
 
