@@ -118,7 +118,10 @@ def header(
 
 def _names(only: object) -> tuple[str, ...]:
     """The functions that a caller asks for, by name."""
-    items = only if isinstance(only, Iterable) and not isinstance(only, str) else (only,)
+    try:
+        items = list(only) if isinstance(only, Iterable) and not isinstance(only, str) else [only]
+    except Exception:  # a caller's iterable may raise anything
+        raise EmissionError(f"only: {shown(only)} is neither a function's name nor an Instruction") from None
     names = []
     for item in items:
         if not isinstance(item, (str, Instruction)):

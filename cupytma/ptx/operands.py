@@ -308,4 +308,9 @@ PENDING_GROUPS = immediate(
     0,
     63,
 )
-PENDING_COPIES = immediate("count", "how many of the newest cp.async groups may be pending", 0, 63)
+PENDING_COPIES = immediate(
+    "count",
+    "how many of the newest cp.async groups may be pending; the assembler encodes 63 for anything outside 0..63",
+    0,
+    63,
+)

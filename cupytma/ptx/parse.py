@@ -25,6 +25,8 @@ _DIMENSION = re.compile(r"[1-5]d")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<oct>0[0-7]+)|0|[1-9][0-9]*)[uU]?")
 _MOST_DIGITS = 100
 _LONGEST_MNEMONIC = 400
+_ALIKE = 30
+_SPACES = ("global", "shared::cta", "shared::cluster")
 _COMPLETION = "mbarrier::complete_tx::bytes"
 _LOAD_MODES = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
 _MODES = (*_LOAD_MODES, "tile::scatter4", "im2col_no_offs")
@@ -167,7 +169,7 @@ def _index() -> dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[Instruction,
 
 def _key(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What is the same for all orders that the assembler takes: the words, and the spaces' and policies' own order."""
-    ordered = tuple(w for w in words if w in ("global", "shared::cta", "shared::cluster") or w.startswith("L2::evict"))
+    ordered = tuple(w for w in words if w in _SPACES or w.startswith("L2::evict"))
     return tuple(sorted(words)), ordered
 
 
@@ -177,9 +179,18 @@ def _candidates(words: list[str]) -> tuple[tuple[Instruction, ...], bool]:
     return exact or forms, not exact
 
 
+@cache
+def _mnemonics() -> dict[str, frozenset[str]]:
+    """Every mnemonic with its words."""
+    return {form.mnemonic: frozenset(form.mnemonic.split(".")) for form in catalogue()}
+
+
 def _unknown(words: list[str]) -> str:
     mnemonic = ".".join(words)
-    near = difflib.get_close_matches(mnemonic, {form.mnemonic for form in catalogue()}, n=3, cutoff=0.5)
+    # Comparing letters takes long, so only with those that have the most words in common.
+    given = set(words)
+    known = sorted(_mnemonics().items(), key=lambda item: (-len(item[1] & given), len(item[1] ^ given)))
+    near = difflib.get_close_matches(mnemonic, [name for name, _ in known[:_ALIKE]], n=3, cutoff=0.5)
     return f"{shown(mnemonic)} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
 
 
@@ -242,7 +253,7 @@ def _tensor_words(reading: _Reading) -> None:
     """What the documents leave out of tensor copies: the mode, the completion mechanism, the level of a prefetch."""
     words = reading.words
     at = next((i for i, word in enumerate(words) if _DIMENSION.fullmatch(word)), None)
-    if at is None or "tensor" not in words:
+    if at is None or "tensor" not in words or not any(word in _SPACES for word in words):
         return
     loads, prefetches = "global" in words and "shared::cta" not in words[words.index("global") :], "prefetch" in words
     if prefetches and "L2" not in words:
@@ -252,14 +263,14 @@ def _tensor_words(reading: _Reading) -> None:
         words[words.index("im2col")] = "im2col_no_offs"
         reading.notes.append("a store's im2col mode is spelt .im2col_no_offs")
     if not any(word in _MODES for word in words):
-        last = max(i for i, word in enumerate(words) if word in ("global", "shared::cta", "shared::cluster"))
+        last = max(i for i, word in enumerate(words) if word in _SPACES)
         while not loads and last + 1 < len(words) and words[last + 1] in REDUCTIONS:
             last += 1
         words.insert(last + 1, "tile")
         reading.notes.append("without a mode it is .tile")
     if prefetches:
         return
-    mode_at = max(i for i, word in enumerate(words) if word in (*_MODES, "global", "shared::cta", "shared::cluster"))
+    mode_at = max(i for i, word in enumerate(words) if word in (*_MODES, *_SPACES))
     needed = _COMPLETION if loads else "bulk_group"
     if needed not in words:
         words.insert(mode_at + 1, needed)

@@ -38,10 +38,13 @@ FENCE = _simple(
     "before the first one, and whenever registers were changed.",
 )
 COMMIT_GROUP = _simple("commit_group", "Makes a wgmma-group of the wgmma_mma_async that were not committed yet.")
+_PENDING = operands.immediate(
+    "count", "how many of the newest wgmma-groups may be pending; the assembler encodes 7 for anything above", 0, 7
+)
 WAIT_GROUP = _simple(
     "wait_group",
     "Waits until at most count of the newest wgmma-groups are pending; the accumulators of the others are final.",
-    (Argument("%", (operands.immediate("count", "how many of the newest wgmma-groups may be pending", 0, 7),)),),
+    (Argument("%", (_PENDING,)),),
 )
 
 _SCALE = "1, or -1 to negate"
