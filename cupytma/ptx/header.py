@@ -205,6 +205,17 @@ def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: 
     return names
 
 
+def why_missing(name: str, target: Target) -> str:
+    """Why code that includes a target's header cannot call a function, for an error message."""
+    functions = _functions(target)
+    if name not in functions:
+        return _unknown(name, functions, target)
+    guard = functions[name].guard
+    if guard == _WGMMA_GUARD:
+        return f"{name} is there where CUPYTMA_WGMMA is defined before the header is included"
+    return f"{name} needs a newer compiler: {guard}" if guard else f"the header in use leaves {name} out"
+
+
 def _unknown(name: str, functions: Mapping[str, _Function], target: Target) -> str:
     if name in _TRUNCATING:
         return f"the header has no {name}, which cuts a generic pointer to 32 bits; take {name.replace('u32', 'u64')}"

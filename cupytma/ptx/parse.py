@@ -190,7 +190,8 @@ def _unknown(words: list[str]) -> str:
     # Comparing letters takes long, so only with those that have the most words in common.
     given = set(words)
     known = sorted(_mnemonics().items(), key=lambda item: (-len(item[1] & given), len(item[1] ^ given)))
-    near = difflib.get_close_matches(mnemonic, [name for name, _ in known[:_ALIKE]], n=3, cutoff=0.5)
+    longer = sorted((name for name in _mnemonics() if name.startswith(f"{mnemonic}.")), key=len)[:3]
+    near = longer or difflib.get_close_matches(mnemonic, [name for name, _ in known[:_ALIKE]], n=3, cutoff=0.5)
     return f"{shown(mnemonic)} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
 
 

@@ -24,6 +24,7 @@ _SPACES_HINT = (
     "Call the function for the space that it is in, as the end of a name says (such as _global or _shared_cta), or "
     "pass what lies in the space that it takes"
 )
+_NO_MEMBER = re.compile(r'namespace "cupytma" has no member "(\w+)"')
 _OLDEST_NVRTC = (12, 8)
 
 
@@ -236,6 +237,10 @@ class _Nvrtc:
         if "invalid value for --gpu-architecture" in log or status == "NVRTC_ERROR_INVALID_OPTION":
             return f"NVRTC {version} refused its options for {target}: {log}"
         message = f"compiling for {target} with NVRTC {version} failed:\n{log or status}"
+        for name in dict.fromkeys(_NO_MEMBER.findall(log)):
+            from cupytma.ptx.header import why_missing
+
+            message += f"\n{why_missing(name, target)}"
         place = re.search(r"^kernel\.cu\((\d+)\): ", log, re.MULTILINE)
         lines = source.splitlines()
         if place and 0 < int(place[1]) <= len(lines):
