@@ -186,7 +186,7 @@ def test_what_would_cut_a_generic_pointer_is_left_out(name: str) -> None:
         ("cupytma::tensor_load_2d(tile, &barrier, 0, &barrier);", "too few arguments in function call"),
         ("cupytma::tensormap_replace_global_stride_shared_cta<4>(tile, 16);", "ordinal is 0 to 3"),
         ("cupytma::setmaxnreg_inc<100>();", "count is 24 to 256 in steps of 8"),
-        ("const unsigned n = threadIdx.x; cupytma::bulk_wait_group<n>();", "expression must have a constant value"),
+        ("const unsigned n = threadIdx.x; cupytma::bulk_wait_group<n>();", "no instance of .*bulk_wait_group"),
         (
             "int* c = nullptr; cupytma::tensor_store(tile, c, tile);",
             'no instance of .* "cupytma::tensor_store" matches',
