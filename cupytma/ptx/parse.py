@@ -195,6 +195,11 @@ def _unknown(words: list[str]) -> str:
     return f"{shown(mnemonic)} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
 
 
+def _count(arguments: str) -> int:
+    """How many arguments there are, those in brackets and braces counted as one."""
+    return len(re.sub(r"[\[{][^\]}]*[\]}]*", "x", arguments).split(",")) if arguments else 0
+
+
 def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
     words = reading.words
     legal = " or ".join(dict.fromkeys(form.arguments or "no operands" for form in candidates))
@@ -202,10 +207,11 @@ def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
     message = f"the operands of {'.'.join(words)} do not fit: {given or 'none'}; it takes {legal}"
     modifiers = {"cta_mask": ("multicast::cluster", "mask"), "cache_policy": ("L2::cache_hint", "cache hint")}
     names = {operand.name for form in candidates for operand in form.operands}
+    count, counts = _count(reading.arguments), [_count(form.arguments) for form in candidates]
     for name, (modifier, what) in modifiers.items():
-        if name in names:
+        if name in names and count < min(counts):
             message += f". .{modifier} needs its operand, the {what}"
-        elif any(_key([*words, modifier]) == key for key in _index()):
+        elif name not in names and count > max(counts) and _key([*words, modifier]) in _index():
             message += f". A {what} needs the modifier .{modifier}"
     return message
 

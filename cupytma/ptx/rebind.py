@@ -95,7 +95,8 @@ class Rebind:
         lines = [
             comment(
                 f"Points the {rank}-dimensional tiled tensor map at another tensor, for users at {self.scope} scope. A "
-                "whole warp calls it with the same arguments. tensor_map is in global memory"
+                "whole warp calls it with the same arguments, when no copy that uses the map is under way. tensor_map "
+                "is in global memory"
                 + (", staging in shared memory" if staged else "")
                 + "; each is aligned to 128 bytes. extents count elements, strides bytes, from dimension 0 and 1 on. A "
                 f"thread of each block that uses the map then executes {self.acquire.function_name}."
