@@ -277,8 +277,9 @@ def test_every_instruction_of_a_recipe_assembles() -> None:
     assembler = assemblers().get((12, 9))
     if assembler is None:
         pytest.skip("needs the NVRTC 12.9 wheel, nvidia-cuda-nvrtc-cu12")
-    texts = {concrete(i) for made in ptx.RECIPES.values() for i in made.instructions}
-    assert assembler.refused(texts, "sm_90a") == {}
+    # One recipe at a time: some orders of unrelated instructions kill the assembler.
+    for made in ptx.RECIPES.values():
+        assert assembler.refused(map(concrete, made.instructions), "sm_90a") == {}
 
 
 # The sequences that the documents write out, in their own words.
