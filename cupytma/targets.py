@@ -118,14 +118,14 @@ def target(name: str | Target) -> Target:
     """
     if isinstance(name, Target):
         return name
-    text = str(name).strip().lower()
+    text = name.strip().lower()[:40] if isinstance(name, str) else f"<{type(name).__name__}>"
     number = text.removeprefix("sm_").removeprefix("compute_")
     found = TARGETS.get(f"sm_{number}")
     if found is not None:
         return found
     known = ", ".join(TARGETS)
     digits = number.rstrip("af")
-    if digits.isdigit() and int(digits) < 90:
+    if digits.isdecimal() and int(digits) < 90:
         raise TargetError(
             f"{text!r} has no Tensor Memory Accelerator: it begins with compute capability 9.0; use one of {known}"
         )

@@ -66,7 +66,8 @@ from cupytma.ptx.nvvm import (
 from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
 from cupytma.ptx.policy import createpolicy_cvt, createpolicy_fractional, createpolicy_range
-from cupytma.ptx.rebind import Rebind, check_rebind, rebind
+from cupytma.ptx.rebind import Rebind, rebind
+from cupytma.ptx.rebind_check import check_rebind
 from cupytma.ptx.recipes import RECIPES, Recipe, Step, recipe
 from cupytma.ptx.reductions import REDUCTIONS, check_reduction, reduction_table, reduction_types
 from cupytma.ptx.spelling import TOOLKITS, spell

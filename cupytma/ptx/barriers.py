@@ -7,6 +7,7 @@ transactions in bytes, so that is the unit of every transaction count here.
 from __future__ import annotations
 
 from cupytma.ptx import operands
+from cupytma.ptx.checks import checked_flag
 from cupytma.ptx.family import Argument, Choice, Clash, Family, Note, Requirement, Word, flag, given, optional
 from cupytma.ptx.instruction import Instruction
 
@@ -253,7 +254,7 @@ def mbarrier_arrive(
     -----
     Source: PTX ISA, "mbarrier.arrive" and "mbarrier.arrive_drop".
     """
-    family = ARRIVE_DROP if drop else ARRIVE
+    family = ARRIVE_DROP if checked_flag("mbarrier_arrive", "drop", drop) else ARRIVE
     return family.build(semantics=semantics, scope=scope, space=space, state=state, count=count)
 
 
@@ -281,7 +282,8 @@ def mbarrier_arrive_expect_tx(
     -----
     Source: PTX ISA, "mbarrier.arrive" and "mbarrier.arrive_drop".
     """
-    family = ARRIVE_DROP_EXPECT_TX if drop else ARRIVE_EXPECT_TX
+    drops = checked_flag("mbarrier_arrive_expect_tx", "drop", drop)
+    family = ARRIVE_DROP_EXPECT_TX if drops else ARRIVE_EXPECT_TX
     return family.build(semantics=semantics, scope=scope, space=space, state=state)
 
 
@@ -303,7 +305,8 @@ def mbarrier_arrive_no_complete(
     -----
     Source: PTX ISA, "mbarrier.arrive" and "mbarrier.arrive_drop".
     """
-    family = ARRIVE_DROP_NO_COMPLETE if drop else ARRIVE_NO_COMPLETE
+    drops = checked_flag("mbarrier_arrive_no_complete", "drop", drop)
+    family = ARRIVE_DROP_NO_COMPLETE if drops else ARRIVE_NO_COMPLETE
     return family.build(release_cta=release_cta, space=space, state=state)
 
 

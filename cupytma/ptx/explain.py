@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.instruction import Instruction, form_of
 from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
 
@@ -23,8 +23,14 @@ _MULTIMEM = ("multimem_bulk_copy", "multimem_bulk_reduce")
 
 
 def completion(instruction: Instruction) -> str:
-    """What completes an instruction, and which threads may wait for it."""
-    family = instruction.family
+    """What completes an instruction, and which threads may wait for it.
+
+    Raises
+    ------
+    EmissionError
+        If it is no `Instruction`.
+    """
+    family = form_of("completion", instruction).family
     if family in _PREFETCHES:
         return _BY_NOTHING
     if family == "wgmma_mma_async":

@@ -8,13 +8,13 @@ C++ name and the comment of a form all come from the row.
 from __future__ import annotations
 
 import itertools
-import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cupytma.errors import EmissionError
+from cupytma.ptx.checks import integer, shown
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.operands import Operand
 from cupytma.targets import Feature
@@ -77,7 +77,7 @@ class Word:
             if _same(value, choice.value):
                 return choice
         legal = ", ".join(repr(choice.value) for choice in self.choices)
-        raise EmissionError(f"{family}: {self.name}={value!r} is not supported; supported: {legal}")
+        raise EmissionError(f"{family}: {self.name}={shown(value)} is not supported; supported: {legal}")
 
 
 def _same(value: object, legal: Value) -> bool:
@@ -85,10 +85,7 @@ def _same(value: object, legal: Value) -> bool:
     if isinstance(value, bool) or isinstance(legal, bool):
         return value is legal
     if isinstance(legal, int):
-        try:
-            return operator.index(value) == legal  # type: ignore[arg-type]
-        except TypeError:
-            return False
+        return integer(value) == legal
     return value == legal if isinstance(value, str) else value is legal
 
 

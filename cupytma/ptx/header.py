@@ -10,6 +10,7 @@ from functools import cache
 
 from cupytma.errors import EmissionError
 from cupytma.ptx.catalogue import FAMILIES, catalogue
+from cupytma.ptx.checks import checked_flag, shown
 from cupytma.ptx.instruction import Instruction, comment, declaration
 from cupytma.ptx.matrix import MATRIX_DESCRIPTOR_FUNCTION
 from cupytma.targets import Feature, Target
@@ -111,16 +112,20 @@ def header(
     EmissionError
         If `only` names a function that does not exist, or that the target does not have, or has something else.
     """
-    return _header(target_of(target), None if only is None else _names(only), wgmma)
+    chosen = target_of(target)
+    return _header(chosen, None if only is None else _names(only), checked_flag("header", "wgmma", wgmma))
 
 
 def _names(only: object) -> tuple[str, ...]:
     """The functions that a caller asks for, by name."""
-    items = only if isinstance(only, Iterable) and not isinstance(only, str) else (only,)
+    try:
+        items = list(only) if isinstance(only, Iterable) and not isinstance(only, str) else [only]
+    except Exception:  # a caller's iterable may raise anything
+        raise EmissionError(f"only: {shown(only)} is neither a function's name nor an Instruction") from None
     names = []
     for item in items:
         if not isinstance(item, (str, Instruction)):
-            raise EmissionError(f"only: {item!r} is neither a function's name nor an Instruction")
+            raise EmissionError(f"only: {shown(item)} is neither a function's name nor an Instruction")
         names.append(item if isinstance(item, str) else item.function_name)
     return tuple(names)
 
@@ -200,6 +205,17 @@ def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: 
     return names
 
 
+def why_missing(name: str, target: Target) -> str:
+    """Why code that includes a target's header cannot call a function, for an error message."""
+    functions = _functions(target)
+    if name not in functions:
+        return _unknown(name, functions, target)
+    guard = functions[name].guard
+    if guard == _WGMMA_GUARD:
+        return f"{name} is there where CUPYTMA_WGMMA is defined before the header is included"
+    return f"{name} needs a newer compiler: {guard}" if guard else f"the header in use leaves {name} out"
+
+
 def _unknown(name: str, functions: Mapping[str, _Function], target: Target) -> str:
     if name in _TRUNCATING:
         return f"the header has no {name}, which cuts a generic pointer to 32 bits; take {name.replace('u32', 'u64')}"
@@ -207,7 +223,7 @@ def _unknown(name: str, functions: Mapping[str, _Function], target: Target) -> s
     if having:
         return f"{target} has no {name}; targets that do: {', '.join(map(str, having))}"
     near = difflib.get_close_matches(name, functions, n=3) or sorted(functions)[:3]
-    return f"the header has no function {name!r}; it has, for example: {', '.join(near)}"
+    return f"the header has no function {shown(name)}; it has, for example: {', '.join(near)}"
 
 
 def _any_rank(instructions: Iterable[Instruction]) -> list[_Function]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cupytma.errors import EmissionError
+from cupytma.ptx.checks import integer, shown
 from cupytma.ptx.operands import Operand
 from cupytma.targets import TARGETS, Feature, Target
 from cupytma.targets import target as target_of
@@ -119,8 +120,8 @@ class Instruction:
             If the form has no such operand; the message lists those it has.
         """
         names = [operand.name for operand in self.operands]
-        if name not in names:
-            raise EmissionError(f"{self!r} has no operand {name!r}; it has: {', '.join(names) or 'none'}")
+        if not isinstance(name, str) or name not in names:
+            raise EmissionError(f"{self!r} has no operand {shown(name)}; it has: {', '.join(names) or 'none'}")
         return names.index(name)
 
     @cached_property
@@ -156,10 +157,12 @@ class Instruction:
         legal = {operand.name: operand for operand in self.immediates}
         for name, number in values.items():
             if name not in legal:
-                raise EmissionError(f"{self!r} has no immediate {name!r}; it has: {', '.join(legal) or 'none'}")
+                raise EmissionError(f"{self!r} has no immediate {shown(name)}; it has: {', '.join(legal) or 'none'}")
             allowed = legal[name].values
-            if isinstance(number, bool) or not isinstance(number, int) or (allowed and number not in allowed):
-                raise EmissionError(f"{self.family}: {name}={number!r} is out of range; legal: {_spoken(allowed)}")
+            value = integer(number)
+            if value is None or (allowed and value not in allowed):
+                raise EmissionError(f"{self.family}: {name}={shown(number)} is out of range; legal: {_spoken(allowed)}")
+            values[name] = value
         needs = [need for name, number in values.items() for need in legal[name].needs_of(number)]
         places = {self.index_of(name): str(number) for name, number in values.items()}
         kept = [i for i in range(len(self.operands)) if i not in places]
@@ -200,6 +203,7 @@ class Instruction:
         lines += [line for operand in self.immediates for line in _assertion(operand, chosen)]
         if self.result:
             lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
+        lines += [f"    {line}" for line in dict.fromkeys(line for o in self.operands for line in o.preparation)]
         lines += self._asm()
         if self.result:
             lines.append(f"    return {self.result.name}{' != 0' if self.result.is_predicate else ''};")
@@ -289,3 +293,16 @@ def declaration(name: str, parameters: tuple[str, ...]) -> str:
     if len(line) <= _WIDTH:
         return line
     return f"__device__ __forceinline__ {name}(\n    " + ",\n    ".join(parameters) + ")"
+
+
+def form_of(function: str, value: object) -> Instruction:
+    """The instruction that a caller gives.
+
+    Raises
+    ------
+    EmissionError
+        For anything else.
+    """
+    if isinstance(value, Instruction):
+        return value
+    raise EmissionError(f"{function} takes an Instruction, not {shown(value)}; parse makes one of text")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cupytma.errors import EmissionError
 from cupytma.ptx import operands
+from cupytma.ptx.checks import checked_integer, checked_word, integer, shown
 from cupytma.ptx.family import Argument, Choice, Clash, Family, Note, Requirement, Word, Words, flag, given
 from cupytma.ptx.instruction import Instruction
 from cupytma.targets import Feature
@@ -197,16 +198,16 @@ class MatrixDescriptor:
     swizzle: str = "NONE"
 
     def __post_init__(self) -> None:
-        if self.swizzle not in _SWIZZLES:
-            raise EmissionError(
-                f"swizzle={self.swizzle!r} is not supported; supported: {', '.join(map(repr, _SWIZZLES))}"
-            )
+        checked_word("MatrixDescriptor", "swizzle", self.swizzle, _SWIZZLES)
         for name, (_, bits, dropped) in _FIELDS.items():
-            number, step = getattr(self, name), 1 << dropped
-            if number % step or not 0 <= number < 1 << (bits + dropped):
+            given, step = getattr(self, name), 1 << dropped
+            number = integer(given)
+            if number is None or number not in range(0, 1 << (bits + dropped), step):
+                largest = ((1 << bits) - 1) << dropped
                 raise EmissionError(
-                    f"{name}={number} does not fit: a multiple of {step} from 0 to {((1 << bits) - 1) << dropped} does"
+                    f"{name}={shown(given)} does not fit: a multiple of {step} from 0 to {largest} does"
                 )
+            object.__setattr__(self, name, number)
 
     def encode(self) -> int:
         """The 64 bits."""
@@ -222,8 +223,9 @@ class MatrixDescriptor:
         Raises
         ------
         EmissionError
-            If a bit is set that no field has.
+            If a bit is set that no field has, or it is no number of 64 bits.
         """
+        word = checked_integer("MatrixDescriptor.decode", "word", word, range(1 << 64))
         fields = {n: (word >> low & ((1 << bits) - 1)) << dropped for n, (low, bits, dropped) in _FIELDS.items()}
         swizzle = {code: name for name, code in _SWIZZLES.items()}[word >> _SWIZZLE_BIT & 3]
         descriptor = cls(**fields, swizzle=swizzle)

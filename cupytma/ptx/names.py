@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupytma.errors import EmissionError
+from cupytma.ptx.checks import checked_word
 from cupytma.ptx.family import Condition, Value, Words, given
-from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.instruction import Instruction, form_of
 
 _INLINE_OP, _INLINE_CALL = "nvvm.inline_ptx", "llvm.inline_asm"
 _CTA, _CLUSTER, _GLOBAL, _GENERIC = "shared::cta", "shared::cluster", "global", "generic"
@@ -231,10 +231,8 @@ def _name(instruction: Instruction, tables: tuple[tuple[_Row, ...], ...], prefix
     return inline if found is None or found.name == inline else prefix + found.name.format(**_places(words))
 
 
-def _naming(naming: str) -> tuple[tuple[_Row, ...], tuple[_Row, ...]]:
-    if naming not in _NAMINGS:
-        raise EmissionError(f"naming={naming!r} is not supported; supported: {', '.join(map(repr, _NAMINGS))}")
-    return _NAMINGS[naming]
+def _naming(function: str, naming: str) -> tuple[tuple[_Row, ...], tuple[_Row, ...]]:
+    return _NAMINGS[checked_word(function, "naming", naming, _NAMINGS)]
 
 
 def nvvm_name(instruction: Instruction, *, naming: str = "document") -> str:
@@ -256,13 +254,14 @@ def nvvm_name(instruction: Instruction, *, naming: str = "document") -> str:
     Raises
     ------
     EmissionError
-        For another naming.
+        For another naming, and for anything but an instruction.
 
     Notes
     -----
     An op says less than the instruction: modes, spaces, scopes, fields and options are its attributes and operands.
     """
-    return _name(instruction, (_naming(naming)[0], _OPS), "nvvm.", _INLINE_OP)
+    form = form_of("nvvm_name", instruction)
+    return _name(form, (_naming("nvvm_name", naming)[0], _OPS), "nvvm.", _INLINE_OP)
 
 
 def llvm_intrinsic(instruction: Instruction, *, naming: str = "document") -> str:
@@ -286,11 +285,12 @@ def llvm_intrinsic(instruction: Instruction, *, naming: str = "document") -> str
     Raises
     ------
     EmissionError
-        For another naming.
+        For another naming, and for anything but an instruction.
 
     Notes
     -----
     A multicast mask, a cache policy and a cta_group are flags of the call. Equal instructions share an intrinsic: what
     writes its default semantics and scope, one arrival with and without a count, a token used or left (``_``).
     """
-    return _name(instruction, (_naming(naming)[1], _INTRINSICS), "llvm.nvvm.", _INLINE_CALL)
+    form = form_of("llvm_intrinsic", instruction)
+    return _name(form, (_naming("llvm_intrinsic", naming)[1], _INTRINSICS), "llvm.nvvm.", _INLINE_CALL)

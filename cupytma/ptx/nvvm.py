@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from cupytma.errors import EmissionError
-from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.checks import texts
+from cupytma.ptx.instruction import Instruction, form_of
 from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
 from cupytma.ptx.reductions import REDUCTIONS
@@ -78,9 +79,9 @@ def load_mode(instruction: Instruction) -> TmaLoadMode:
     EmissionError
         For another instruction.
     """
-    words = dict(instruction.words)
-    if instruction.family != "tensor_load":
+    if form_of("load_mode", instruction).family != "tensor_load":
         raise EmissionError(f"{instruction!r} is no tensor load and has no load mode")
+    words = dict(instruction.words)
     default = TmaLoadMode.TWO_CTA if words["cta_group"] == 2 else TmaLoadMode.NO_MULTICAST
     return _LOAD_MODES.get(str(words["mode"]), default)
 
@@ -93,7 +94,7 @@ def store_mode(instruction: Instruction) -> TmaStoreMode:
     EmissionError
         For another instruction.
     """
-    if instruction.family not in ("tensor_store", "tensor_reduce"):
+    if form_of("store_mode", instruction).family not in ("tensor_store", "tensor_reduce"):
         raise EmissionError(f"{instruction!r} is no tensor store and has no store mode")
     return _STORE_MODES[str(dict(instruction.words)["mode"])]
 
@@ -106,7 +107,7 @@ def reduction_kind(instruction: Instruction) -> ReductionKind:
     EmissionError
         For an instruction that reduces nothing.
     """
-    reduction = dict(instruction.words).get("reduction")
+    reduction = dict(form_of("reduction_kind", instruction).words).get("reduction")
     if reduction not in REDUCTIONS:
         raise EmissionError(f"{instruction!r} is no reduction")
     return ReductionKind[str(reduction).upper()]
@@ -117,8 +118,14 @@ _CLUSTER_POINTER = "ptr addrspace(7)"
 
 
 def operand_types(instruction: Instruction) -> tuple[str, ...]:
-    """The LLVM types of an instruction's inputs: pointers by address space, and integers."""
-    return tuple(_llvm_type(operand) for operand in instruction.inputs)
+    """The LLVM types of an instruction's inputs: pointers by address space, and integers.
+
+    Raises
+    ------
+    EmissionError
+        For anything but an instruction.
+    """
+    return tuple(_llvm_type(operand) for operand in form_of("operand_types", instruction).inputs)
 
 
 def _llvm_type(operand: Operand) -> str:
@@ -151,7 +158,8 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
     Raises
     ------
     EmissionError
-        For text that is no instruction of the family and breaks no invariant of rank, coordinates or reduction.
+        For text that is no instruction of the family and breaks no invariant of rank, coordinates or reduction; for
+        operands that are no sequence of text.
     """
     if isinstance(instruction, str):
         try:
@@ -161,9 +169,9 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
                 return tuple(broken)
             raise
     else:
-        form = instruction
+        form = form_of("verify", instruction)
     wanted = list(form.inputs)
-    given = list(operand_types(form) if operands is None else operands)
+    given = list(operand_types(form) if operands is None else texts("verify", "operands", operands))
     problems = _rank_problems(form)
     given, miscounted = _aligned(form, given)
     problems += miscounted

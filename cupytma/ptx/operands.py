@@ -11,20 +11,27 @@ from functools import cache
 from cupytma.targets import Feature, Target
 
 # An address in shared memory is a 32-bit register, every other address a 64-bit one. The wrappers take generic
-# pointers, so each space also has the CUDA C++ intrinsic that turns one into an address of that space. A generic
+# pointers, so each space also has the CUDA C++ expression that turns one into an address of that space. A generic
 # pointer into another block of the cluster becomes a shared::cluster address by the same intrinsic.
-_TO_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
+#
+# NVRTC dies of an asm operand that is the address, in one space, of a variable which it knows to lie in another one:
+# 12.9 of global and constant addresses, 13.1 to 13.5 of those in shared memory, too. So the wrappers convert in a way
+# that it does not look into and that costs nothing: to 64 bits by the instruction itself; to shared memory with a zero
+# added that the assembler sees through, since there the compiler's own conversion gives shorter code.
+_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
+_ZERO = ("unsigned zero;", 'asm("mov.u32 %0, 0;" : "=r"(zero));')
 _SPACES = {
-    "shared::cta": ("u32", _TO_SHARED),
-    "shared::cluster": ("u32", _TO_SHARED),
-    "global": ("u64", "__cvta_generic_to_global({})"),
+    "shared::cta": ("u32", f"{_SHARED} + zero"),
+    "shared::cluster": ("u32", f"{_SHARED} + zero"),
+    "global": ("u64", "{}_address"),
     "param": ("u64", "__cvta_generic_to_grid_constant({})"),
-    "const": ("u64", "__cvta_generic_to_constant({})"),
+    "const": ("u64", "{}_address"),
     "generic": ("u64", "{}"),
     # Where a whole 64-bit register holds the address of a space whose addresses fit into 32 bits.
-    "shared::cluster.u64": ("u64", "static_cast<unsigned long long>(__cvta_generic_to_shared({}))"),
+    "shared::cluster.u64": ("u64", f"static_cast<unsigned long long>({_SHARED}) + zero"),
     "generic.u32": ("u32", "static_cast<unsigned>(reinterpret_cast<unsigned long long>({}))"),
 }
+_CVTA = {"global": "cvta.to.global.u64", "const": "cvta.to.const.u64"}
 # CUDA C++ has no constraint letter for a predicate; wrappers carry one in a 32-bit register, as 0 or 1.
 _LETTERS = {
     "b16": "h",
@@ -163,11 +170,19 @@ class Operand:
 
     @property
     def expression(self) -> str:
-        """The C++ expression that turns the wrapper's parameter into the register's value."""
+        """The C++ expression that turns the wrapper's parameter into the register's value, after `preparation`."""
         name = f"{self.vector}[{self.index}]" if self.packed else self.name
         if self.is_predicate and not self.is_output:
             name = f"static_cast<int>({name})"
         return name if self.space is None else _SPACES[self.space][1].format(name)
+
+    @property
+    def preparation(self) -> tuple[str, ...]:
+        """The C++ statements that `expression` needs before it; several operands may share some."""
+        if self.space in _CVTA:
+            convert = f'asm("{_CVTA[self.space]} %0, %1;" : "=l"({self.expression}) : "l"({self.name}));'
+            return (f"unsigned long long {self.expression};", convert)
+        return _ZERO if self.expression.endswith(" + zero") else ()
 
     def element(self, index: int) -> Operand:
         """One element of the vector that this operand stands for."""
@@ -293,4 +308,9 @@ PENDING_GROUPS = immediate(
     0,
     63,
 )
-PENDING_COPIES = immediate("count", "how many of the newest cp.async groups may be pending", 0, 63)
+PENDING_COPIES = immediate(
+    "count",
+    "how many of the newest cp.async groups may be pending; the assembler encodes 63 for anything outside 0..63",
+    0,
+    63,
+)

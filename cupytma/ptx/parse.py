@@ -11,16 +11,22 @@ from functools import cache
 from cupytma.errors import EmissionError
 from cupytma.ptx import tensor, tensormap
 from cupytma.ptx.catalogue import catalogue
+from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.reductions import REDUCTIONS
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _GUARD = re.compile(r"@!?%?[\w$]+\s+")
-# Anything but the sink symbol, which is written where a form has no operand.
-_OPERAND = r"((?!_[,|])[^,\[\]{}|;]+)"
+# A register, a placeholder, a name, a number, or a sum of those; not the sink symbol, which is written where a form has
+# no operand.
+_OPERAND = r"((?!_[,|])[%\w.+!-]+)"
 _PLACEHOLDER = re.compile(r"%\d+")
 _DIMENSION = re.compile(r"[1-5]d")
-_INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+)[uU]?")
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<oct>0[0-7]+)|0|[1-9][0-9]*)[uU]?")
+_MOST_DIGITS = 100
+_LONGEST_MNEMONIC = 400
+_ALIKE = 30
+_SPACES = ("global", "shared::cta", "shared::cluster")
 _COMPLETION = "mbarrier::complete_tx::bytes"
 _LOAD_MODES = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
 _MODES = (*_LOAD_MODES, "tile::scatter4", "im2col_no_offs")
@@ -33,7 +39,6 @@ class _Reading:
     words: list[str]
     arguments: str
     notes: list[str]
-    ordinal: int | None = None
 
 
 def parse(text: str) -> Instruction:
@@ -58,22 +63,49 @@ def parse(text: str) -> Instruction:
     EmissionError
         If it is no instruction of the family, or its operands do not fit; the message says what would.
     """
-    return read(text)[0]
+    return read(text).instruction
 
 
-def read(text: str) -> tuple[Instruction, dict[str, str]]:
-    """The instruction that a line of PTX is, and what stands for each of its operands, by the operand's name.
+@dataclass(frozen=True)
+class Statement:
+    """A line of PTX: the instruction, what stands for each operand by its name, and the guard predicate, if any."""
+
+    instruction: Instruction
+    given: dict[str, str]
+    guard: str
+
+
+def plain(text: object) -> str:
+    """A line of PTX without comments, line breaks and the semicolon, with ``%0`` for ``$0``.
+
+    Raises
+    ------
+    EmissionError
+        If it is no text.
+    """
+    if not isinstance(text, str):
+        raise EmissionError(f"{shown(text)} is no PTX text")
+    return " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
+
+
+def statements(text: str) -> list[str]:
+    """The statements of PTX, split at their semicolons."""
+    return [line for line in map(plain, _COMMENT.sub(" ", text).split(";")) if line]
+
+
+def read(text: str) -> Statement:
+    """A line of PTX with all that it says.
 
     Raises
     ------
     EmissionError
         As `parse` does.
     """
-    if not isinstance(text, str):
-        raise EmissionError(f"{text!r} is no PTX text")
-    line = " ".join(_COMMENT.sub(" ", text).replace("$", "%").split()).rstrip("; ")
-    line = _GUARD.sub("", line, count=1) if line.startswith("@") else line
-    mnemonic, _, arguments = line.partition(" ")
+    line = plain(text)
+    guard = _GUARD.match(line)
+    mnemonic, _, arguments = line[guard.end() if guard else 0 :].partition(" ")
+    if len(mnemonic) > _LONGEST_MNEMONIC:
+        raise EmissionError(f"{shown(mnemonic)} is no instruction of the family")
     reading = _Reading(mnemonic.split("."), arguments.strip(), [])
     for rule in _RULES:
         rule(reading)
@@ -86,7 +118,8 @@ def read(text: str) -> tuple[Instruction, dict[str, str]]:
     found, given = match
     if reordered:
         reading.notes.append(f"the documented order of the modifiers is {found.mnemonic}")
-    return (replace(found, notes=tuple(reading.notes)) if reading.notes else found), given
+    noted = replace(found, notes=tuple(reading.notes)) if reading.notes else found
+    return Statement(noted, given, guard[0].strip() if guard else "")
 
 
 def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator[tuple[Instruction, dict[str, str]]]:
@@ -96,22 +129,34 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         found = _pattern(form.arguments).fullmatch(squeezed)
         if found is None:
             continue
-        literals = {
-            o.name: int(value.rstrip("uU"), 0)
-            for o, value in zip(form.operands, found.groups(), strict=True)
-            if o.is_immediate and _INTEGER.fullmatch(value)
-        }
-        if reading.ordinal is not None:
-            literals["ordinal"] = reading.ordinal
         given = {o.name: value for o, value in zip(form.operands, found.groups(), strict=True)}
+        literals = {
+            o.name: _number(o.name, value)
+            for o, value in zip(form.operands, found.groups(), strict=True)
+            if o.is_immediate and value[0] in "-.0123456789"
+        }
         yield (form.bind(**literals) if literals else form), given
+
+
+def _number(name: str, text: str) -> int:
+    """The value of an integer literal of PTX, where a leading zero means octal."""
+    literal = _INTEGER.fullmatch(text) if len(text) <= _MOST_DIGITS else None
+    if literal is None:
+        raise EmissionError(f"{name}={shown(text)} is no integer that PTX could take")
+    return int(text.rstrip("uU"), 8 if literal["oct"] else 0)
 
 
 @cache
 def _pattern(arguments: str) -> re.Pattern[str]:
-    """A regular expression for a form's arguments, whatever stands for its operands."""
-    parts = re.findall(r"%\d+|.", arguments.replace(" ", ""))
-    return re.compile("".join(_OPERAND if _PLACEHOLDER.fullmatch(part) else re.escape(part) for part in parts))
+    """A regular expression for a form's arguments, whatever stands for its operands and however numbers are written."""
+
+    def matching(part: str) -> str:
+        if _PLACEHOLDER.fullmatch(part):
+            return _OPERAND
+        return f"(?:{part}|0[xX]0*{int(part):x})[uU]?" if part.isdigit() else re.escape(part)
+
+    parts = re.findall(r"%\d+|\d+|.", arguments.replace(" ", ""))
+    return re.compile("".join(map(matching, parts)), re.ASCII)
 
 
 @cache
@@ -124,7 +169,7 @@ def _index() -> dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[Instruction,
 
 def _key(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What is the same for all orders that the assembler takes: the words, and the spaces' and policies' own order."""
-    ordered = tuple(w for w in words if w in ("global", "shared::cta", "shared::cluster") or w.startswith("L2::evict"))
+    ordered = tuple(w for w in words if w in _SPACES or w.startswith("L2::evict"))
     return tuple(sorted(words)), ordered
 
 
@@ -134,22 +179,39 @@ def _candidates(words: list[str]) -> tuple[tuple[Instruction, ...], bool]:
     return exact or forms, not exact
 
 
+@cache
+def _mnemonics() -> dict[str, frozenset[str]]:
+    """Every mnemonic with its words."""
+    return {form.mnemonic: frozenset(form.mnemonic.split(".")) for form in catalogue()}
+
+
 def _unknown(words: list[str]) -> str:
     mnemonic = ".".join(words)
-    near = difflib.get_close_matches(mnemonic, {form.mnemonic for form in catalogue()}, n=3, cutoff=0.5)
-    return f"{mnemonic!r} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
+    # Comparing letters takes long, so only with those that have the most words in common.
+    given = set(words)
+    known = sorted(_mnemonics().items(), key=lambda item: (-len(item[1] & given), len(item[1] ^ given)))
+    longer = sorted((name for name in _mnemonics() if name.startswith(f"{mnemonic}.")), key=len)[:3]
+    near = longer or difflib.get_close_matches(mnemonic, [name for name, _ in known[:_ALIKE]], n=3, cutoff=0.5)
+    return f"{shown(mnemonic)} is no instruction of the family" + (f"; near it: {', '.join(near)}" if near else "")
+
+
+def _count(arguments: str) -> int:
+    """How many arguments there are, those in brackets and braces counted as one."""
+    return len(re.sub(r"[\[{][^\]}]*[\]}]*", "x", arguments).split(",")) if arguments else 0
 
 
 def _misfit(candidates: tuple[Instruction, ...], reading: _Reading) -> str:
     words = reading.words
     legal = " or ".join(dict.fromkeys(form.arguments or "no operands" for form in candidates))
-    message = f"the operands of {'.'.join(words)} do not fit: {reading.arguments or 'none'}; it takes {legal}"
+    given = reading.arguments if len(reading.arguments) < 200 else shown(reading.arguments)
+    message = f"the operands of {'.'.join(words)} do not fit: {given or 'none'}; it takes {legal}"
     modifiers = {"cta_mask": ("multicast::cluster", "mask"), "cache_policy": ("L2::cache_hint", "cache hint")}
     names = {operand.name for form in candidates for operand in form.operands}
+    count, counts = _count(reading.arguments), [_count(form.arguments) for form in candidates]
     for name, (modifier, what) in modifiers.items():
-        if name in names:
+        if name in names and count < min(counts):
             message += f". .{modifier} needs its operand, the {what}"
-        elif any(_key([*words, modifier]) == key for key in _index()):
+        elif name not in names and count > max(counts) and _key([*words, modifier]) in _index():
             message += f". A {what} needs the modifier .{modifier}"
     return message
 
@@ -170,7 +232,9 @@ def _bare_shared(reading: _Reading) -> None:
         reading.words = named
         reading.notes.append(".shared means .shared::cta")
     elif "bulk" in words or words[0] in ("tensormap", "fence", "mapa", "getctarank"):
-        raise EmissionError(f"{'.'.join(words)}: bare .shared is refused here; write .shared::cta or .shared::cluster")
+        raise EmissionError(
+            f"{shown('.'.join(words))}: bare .shared is refused here; write .shared::cta or .shared::cluster"
+        )
 
 
 def _underscored_modes(reading: _Reading) -> None:
@@ -199,7 +263,7 @@ def _tensor_words(reading: _Reading) -> None:
     """What the documents leave out of tensor copies: the mode, the completion mechanism, the level of a prefetch."""
     words = reading.words
     at = next((i for i, word in enumerate(words) if _DIMENSION.fullmatch(word)), None)
-    if at is None or "tensor" not in words:
+    if at is None or "tensor" not in words or not any(word in _SPACES for word in words):
         return
     loads, prefetches = "global" in words and "shared::cta" not in words[words.index("global") :], "prefetch" in words
     if prefetches and "L2" not in words:
@@ -209,14 +273,14 @@ def _tensor_words(reading: _Reading) -> None:
         words[words.index("im2col")] = "im2col_no_offs"
         reading.notes.append("a store's im2col mode is spelt .im2col_no_offs")
     if not any(word in _MODES for word in words):
-        last = max(i for i, word in enumerate(words) if word in ("global", "shared::cta", "shared::cluster"))
+        last = max(i for i, word in enumerate(words) if word in _SPACES)
         while not loads and last + 1 < len(words) and words[last + 1] in REDUCTIONS:
             last += 1
         words.insert(last + 1, "tile")
         reading.notes.append("without a mode it is .tile")
     if prefetches:
         return
-    mode_at = max(i for i, word in enumerate(words) if word in (*_MODES, "global", "shared::cta", "shared::cluster"))
+    mode_at = max(i for i, word in enumerate(words) if word in (*_MODES, *_SPACES))
     needed = _COMPLETION if loads else "bulk_group"
     if needed not in words:
         words.insert(mode_at + 1, needed)
@@ -261,12 +325,12 @@ def _map_field(reading: _Reading) -> None:
     field = _FIELD_ALIASES.get(words[3], words[3])
     if field not in tensormap.REPLACE_FIELDS:
         raise EmissionError(
-            f"tensormap.replace has no field {words[3]!r}; it has: {', '.join(tensormap.REPLACE_FIELDS)}"
+            f"tensormap.replace has no field {shown(words[3])}; it has: {', '.join(tensormap.REPLACE_FIELDS)}"
         )
     if field != words[3]:
         reading.notes.append(f"the field is spelt .{field}")
     rest = words[4:]
-    ordinals = [word for word in rest if word.isdigit()]
+    ordinals = [word for word in rest if _INTEGER.fullmatch(word)]
     space = next((word for word in rest if word in ("global", "shared::cta")), "generic")
     full = tensormap.REPLACE.build(field=field, space=space).mnemonic.split(".")
     if ordinals:

@@ -1,7 +1,17 @@
 """Fence recipes: for each path that data can take, the instructions in order, who executes each, and at which scope.
 
-Sources: the PTX ISA's sections on asynchronous operations, proxies, tensor maps and the instructions named; the CUDA
-programming guide's "Async data copies with TMA".
+What they follow from, in the PTX ISA:
+
+- A place in memory that is accessed through two proxies needs a proxy fence in between, whichever of the accesses
+  write (Asynchronous copy: Async Proxy). The fence acts within the thread that executes it and has no scope, so the
+  thread that made the ordinary accesses executes it, and then synchronises (membar, fence).
+- The completion of a bulk copy, reduction or wgmma is followed by such a fence of its own (Async Proxy). Only the
+  completion mechanism of the instruction tells of it.
+- mbarriers are accessed through the generic proxy, by bulk copies too (cp.async.bulk).
+- A copy's complete-tx releases at cluster scope. A wait for a copy that another block started acquires at that scope.
+- A stream's order covers the async proxy. It does not cover the tensormap proxy, which acquires a map explicitly
+  (Memory Consistency Model: Memory Synchronization).
+- A tensor map or a source that a copy still reads must not change (Completion Mechanisms for Asynchronous Copies).
 """
 
 from __future__ import annotations
@@ -9,7 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupytma.errors import EmissionError
-from cupytma.ptx import barriers, bulk, cluster, fences, groups, tensor, tensormap, waits
+from cupytma.ptx import barriers, bulk, cluster, fences, groups, tensor, tensormap, waits, wgmma
+from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
 
 
@@ -24,15 +35,22 @@ class Step:
     what : str
         What it is for.
     instruction : Instruction or None
-        The instruction; None for ordinary accesses and for barriers of the block or the stream.
+        The instruction; None for ordinary accesses and for what synchronises threads by other means.
     scope : str or None
-        The scope at which it orders accesses.
+        The scope at which it synchronises: ``"cta"``, ``"cluster"``, ``"gpu"`` or ``"sys"``; None where it acts within
+        the thread, as ``fence.proxy.async`` does.
+    reads, writes : str or None
+        What it accesses by ordinary loads and stores, through the generic proxy: ``"tile"`` in shared memory,
+        a ``"peer"`` block's tile, the ``"tensor"`` in global memory, the tensor ``"map"``, or its copy that is
+        ``"staged"`` in shared memory.
     """
 
     who: str
     what: str
     instruction: Instruction | None = None
     scope: str | None = None
+    reads: str | None = None
+    writes: str | None = None
 
     def __str__(self) -> str:
         scope = f" [{self.scope}]" if self.scope else ""
@@ -72,129 +90,167 @@ class Recipe:
         return "\n".join((*lines, f"Source: {self.source}."))
 
 
-_ONE, _ALL, _WRITERS, _USER = "one thread", "all threads of the block", "each writing thread", "the using thread"
+_ONE, _ALL, _HOST = "one thread", "all threads of the block", "the host"
+_WRITERS, _READERS = "each writing thread", "each reading thread"
 _WARP, _CHANGER = "one whole warp", "the changing thread"
-_TO_LOADER = Step(
-    "all threads of each block that uses it", "__syncthreads(), where another thread than that one loads", scope="cta"
-)
-_BLOCK_BARRIER = Step(_ALL, "__syncthreads(): the others have done so too", scope="cta")
-_PROXIES = "PTX ISA: Memory Consistency Model: Proxies; membar, fence"
-_MAPS = "PTX ISA: tensormap.replace; tensormap.cp_fenceproxy; membar, fence: fence.proxy.tensormap"
-_ASYNC = "PTX ISA: Asynchronous Operations; cp.async.bulk.tensor"
+_EACH_BLOCK, _USING_BLOCK = "one thread of each block", "one thread of each block that uses the map"
+_LOADER, _CLUSTER = "one thread of the cluster", "all threads of the cluster"
 
+_ASYNC_PROXY = "PTX ISA: Asynchronous copy: Async Proxy; membar, fence"
+_GROUPS = "cp.async.bulk.commit_group; cp.async.bulk.wait_group"
+_GUIDE = "CUDA programming guide: Async data copies with TMA"
+_MAPS = (
+    "PTX ISA: tensormap.replace; tensormap.cp_fenceproxy; membar, fence: fence.proxy.tensormap; Completion Mechanisms "
+    "for Asynchronous Copy Operations; " + _GUIDE
+)
+_HOST_MAPS = "PTX ISA: cp.async.bulk.tensor; Memory Consistency Model: Memory Synchronization; " + _GUIDE
+
+_BLOCK_BARRIER = Step(_ALL, "__syncthreads(): what comes before is done for all of them", scope="cta")
+_WARP_BARRIER = Step(_WARP, "__syncwarp(): what its lanes wrote is in the sight of all of them", scope="cta")
 _LOAD = Step(_ONE, "the load", tensor.tensor_load(rank=2))
-_STORE = Step(_ONE, "the store", tensor.tensor_store(rank=2))
 _EXPECT = Step(_ONE, "announces the bytes of the load", barriers.mbarrier_arrive_expect_tx(state=False), "cta")
-_WAIT = Step("each thread that reads the tile", "until it is true", waits.mbarrier_try_wait_parity(), "cta")
-_SHARED_FENCE = fences.fence_proxy_async(space="shared::cta")
-_INIT = Step(_ONE, "makes the barrier", barriers.mbarrier_init())
-_INIT_FENCE = Step(_ONE, "makes it known to the async proxy and the cluster", fences.fence_mbarrier_init(), "cluster")
+_WAIT = Step(_READERS, "until it is true: the tile is there", waits.mbarrier_try_wait_parity(), "cta")
+_READ = Step(_READERS, "reads the tile", reads="tile")
+_WRITE = Step(_WRITERS, "writes the tile", writes="tile")
+_STORE = Step(_ONE, "the store", tensor.tensor_store(rank=2))
+_COMMIT = Step(_ONE, "ends the group", groups.bulk_commit_group())
+_SOURCE_READ = Step(
+    _ONE, "with count 0, before the tile is written again or the block ends; no other thread may wait for it",
+    groups.bulk_wait_group(read=True),
+)  # fmt: skip
+_WRITTEN = Step(_ONE, "with count 0: the bytes are written, and visible to this thread", groups.bulk_wait_group())
+_INIT = barriers.mbarrier_init()
+_CLUSTER_WAIT = waits.mbarrier_try_wait_parity(semantics="acquire", scope="cluster")
+
+
+def _proxy_fence(who: str, accesses: str = "writes", space: str = "shared::cta") -> Step:
+    what = f"orders its {accesses} before what the async proxy does"
+    return Step(who, what, fences.fence_proxy_async(space=space))
+
+
+def _thread_fence(who: str, what: str) -> Step:
+    return Step(who, what, fences.fence(semantics="acq_rel", scope="gpu"), "gpu")
+
+
+def _told(who: str, scope: str, whom: str = "the users") -> Step:
+    """What tells other threads, after a release at that scope and before an acquire."""
+    means = {
+        "gpu": "a strong write of a flag, or a barrier of the cluster or the grid",
+        "sys": "a strong write of a flag",
+    }
+    return Step(who, f"tells {whom}: {means[scope]}, at {scope} scope", scope=scope)
+
+
+def _met(what: str) -> tuple[Step, Step]:
+    """A barrier of the cluster."""
+    return (
+        Step(_CLUSTER, "arrive", cluster.barrier_cluster_arrive(semantics="release"), "cluster"),
+        Step(_CLUSTER, f"wait: {what}", cluster.barrier_cluster_wait(semantics="acquire"), "cluster"),
+    )
+
+
+def _unused(who: str) -> Step:
+    what = "until its stores have read the map and the tile, with count 0; of loads, until their mbarriers say so"
+    return Step(who, what, groups.bulk_wait_group(read=True))
 
 
 def _replaced(scope: str) -> tuple[Step, ...]:
     """A map staged in shared memory, changed, and published at a scope."""
     return (
-        Step(
-            "one lane", "changes the staged map; so for each field", tensormap.tensormap_replace(field="global_address")
-        ),
-        Step(_WARP, "__syncwarp(): the changes are in the warp's sight", scope="cta"),
+        _unused("each thread that copies with the map as it was"),
+        Step(_WARP, "copies the map, or a template, to 128 aligned bytes of shared memory", writes="staged"),
+        _WARP_BARRIER,
+        Step("one lane", "changes the copy; so for each field", tensormap.tensormap_replace(field="global_address")),
+        _WARP_BARRIER,
         Step(
             _WARP, "copies it to global memory and releases it", tensormap.tensormap_cp_fenceproxy(scope=scope), scope
         ),
     )
 
 
-def _changed_in_place(scope: str) -> tuple[Step, ...]:
-    """A map in global memory, changed there, and published at a scope."""
+def _acquired(who: str, scope: str) -> Step:
+    return Step(who, "acquires the map's 128 bytes", tensormap.fence_proxy_tensormap_acquire(scope=scope), scope)
+
+
+def _used_by_others(scope: str) -> tuple[Step, ...]:
+    """What each block does that uses a map which has changed elsewhere."""
+    barrier = "__syncthreads(), unless the thread that acquired it is the one that loads"
     return (
-        Step(
-            _CHANGER,
-            "acquires the map, which the tensormap proxy may have used",
-            tensormap.fence_proxy_tensormap_acquire(scope=scope),
-            scope,
-        ),
-        Step(
-            _CHANGER,
-            "changes the map; so for each field",
-            tensormap.tensormap_replace(field="global_address", space="global"),
-        ),
-        Step(_CHANGER, "releases its changes", tensormap.fence_proxy_tensormap_release(scope=scope), scope),
+        _acquired(_USING_BLOCK, scope),
+        Step("all threads of each block that uses the map", barrier, scope="cta"),
+        _EXPECT,
+        _LOAD,
     )
 
 
-def _acquired(who: str, scope: str) -> Step:
-    return Step(who, "acquires the 128 bytes", tensormap.fence_proxy_tensormap_acquire(scope=scope), scope)
+def _loaded_elsewhere() -> tuple[Step, ...]:
+    """What a thread does that loads what was written to global memory in the same kernel."""
+    who = "the loading thread"
+    return (
+        _thread_fence(who, "has seen the flag or barrier, and acquires what was released"),
+        _proxy_fence(who, "acquire", "global"),
+        Step(who, "announces the bytes of the load", barriers.mbarrier_arrive_expect_tx(state=False), "cta"),
+        Step(who, "the load", tensor.tensor_load(rank=2)),
+    )
 
 
 _RECIPES = (
     Recipe(
         "shared-written-to-store",
         "threads write shared memory, then a bulk store reads it",
-        (
-            Step(_WRITERS, "writes its part of the tile"),
-            Step(_WRITERS, "orders its writes before the async proxy", _SHARED_FENCE, "cta"),
-            _BLOCK_BARRIER,
-            _STORE,
-            Step(_ONE, "ends the group", groups.bulk_commit_group()),
-        ),
-        _PROXIES,
+        (_WRITE, _proxy_fence(_WRITERS), _BLOCK_BARRIER, _STORE, _COMMIT, _SOURCE_READ),
+        f"{_ASYNC_PROXY}; {_GROUPS}; {_GUIDE}",
     ),
     Recipe(
         "barrier-to-load",
         "an mbarrier is initialised, then a load completes on it",
-        (_INIT, _INIT_FENCE, _BLOCK_BARRIER, _EXPECT, _LOAD, _WAIT),
-        "PTX ISA: mbarrier.init; membar, fence: fence.mbarrier_init; " + _ASYNC,
+        (
+            Step(_ONE, "makes the mbarrier", _INIT),
+            Step(_ONE, "releases it to the cluster", fences.fence_mbarrier_init(), "cluster"),
+            _BLOCK_BARRIER,
+            _EXPECT,
+            _LOAD,
+            _WAIT,
+            _READ,
+        ),
+        "PTX ISA: mbarrier.init; membar, fence: fence.mbarrier_init; cp.async.bulk.tensor; mbarrier.try_wait",
     ),
     Recipe(
         "map-parameter",
-        "the host passes the tensor map as a __grid_constant__ parameter",
-        (
-            Step(_ONE, "optional: hides the map's latency", tensormap.prefetch_tensormap(space="param")),
-            _EXPECT,
-            _LOAD,
-        ),
-        "PTX ISA: cp.async.bulk.tensor; CUDA programming guide: no fence, since the parameter does not change",
+        "the host passes the tensor map as a __grid_constant__ parameter, which needs no fence: it does not change",
+        (Step(_ONE, "optional: hides the map's latency", tensormap.prefetch_tensormap(space="param")), _EXPECT, _LOAD),
+        _HOST_MAPS,
     ),
     Recipe(
         "map-constant",
-        "the host writes the tensor map to a __constant__ variable before the launch",
+        "the host writes the tensor map to a __constant__ variable before the launch; no fence, as for a parameter",
         (
-            Step("the host", "cudaMemcpyToSymbol before the launch, in stream order", scope="sys"),
+            Step(_HOST, "cudaMemcpyToSymbol before the launch, in stream order", scope="sys"),
             Step(_ONE, "optional: hides the map's latency", tensormap.prefetch_tensormap(space="const")),
             _EXPECT,
             _LOAD,
         ),
-        "PTX ISA: cp.async.bulk.tensor; CUDA programming guide: no fence, since the constant does not change",
+        _HOST_MAPS,
     ),
     Recipe(
         "map-global",
-        "the host writes the tensor map to global memory",
+        "the host writes the tensor map to global memory; stream order alone is not enough",
         (
-            Step("the host", "cudaMemcpy before the launch, in stream order", scope="sys"),
-            _acquired("one thread of each block", "sys"),
-            Step(_ALL, "__syncthreads(), where other threads than that one use the map", scope="cta"),
-            _EXPECT,
-            _LOAD,
+            Step(_HOST, "cudaMemcpy before the launch, in stream order", scope="sys", writes="map"),
+            *_used_by_others("sys"),
         ),
-        _MAPS,
+        _HOST_MAPS,
     ),
     Recipe(
         "map-changed-same-block",
         "the device changes a tensor map, and the same block uses it",
-        (*_replaced("cta"), _BLOCK_BARRIER, _acquired(_USER, "cta"), _EXPECT, _LOAD),
+        (*_replaced("cta"), _BLOCK_BARRIER, _acquired(_ONE, "cta"), _EXPECT, _LOAD),
         _MAPS,
     ),
     Recipe(
         "map-changed-other-block",
         "the device changes a tensor map, and another block uses it; a barrier of the grid or cluster is not enough",
-        (
-            *_replaced("gpu"),
-            Step(_ONE, "a flag, a cluster barrier or a grid barrier tells the other block", scope="gpu"),
-            _acquired("one thread of each block that uses it", "gpu"),
-            _TO_LOADER,
-            _EXPECT,
-            _LOAD,
-        ),
+        (*_replaced("gpu"), _told(_WARP, "gpu"), *_used_by_others("gpu")),
         _MAPS,
     ),
     Recipe(
@@ -202,37 +258,36 @@ _RECIPES = (
         "the device changes a tensor map, and a later kernel uses it; stream order alone is not enough",
         (
             *_replaced("gpu"),
-            Step("the host", "launches the second kernel after the first, in stream order"),
-            _acquired("one thread of each block of the second kernel", "gpu"),
-            _TO_LOADER,
-            _EXPECT,
-            _LOAD,
+            Step(_HOST, "launches the second kernel after the first, in stream order", scope="sys"),
+            *_used_by_others("gpu"),
         ),
-        _MAPS,
+        _MAPS + "; PTX ISA: Memory Consistency Model: Memory Synchronization",
     ),
     Recipe(
         "map-changed-other-device",
         "one device changes a tensor map, and another one, or the host, uses it",
-        (
-            *_replaced("sys"),
-            Step("the host or a flag", "tells the other device", scope="sys"),
-            _acquired("one thread of each block that uses it", "sys"),
-            _TO_LOADER,
-            _EXPECT,
-            _LOAD,
-        ),
+        (*_replaced("sys"), _told(_WARP, "sys"), *_used_by_others("sys")),
         _MAPS,
     ),
     Recipe(
         "map-changed-in-place",
         "the device changes a tensor map where it lies in global memory, and other blocks use it",
         (
-            *_changed_in_place("gpu"),
-            Step(_CHANGER, "a flag or a grid barrier tells the other blocks", scope="gpu"),
-            _acquired("one thread of each block that uses it", "gpu"),
-            _TO_LOADER,
-            _EXPECT,
-            _LOAD,
+            _unused("each thread that copies with the map as it was"),
+            Step(
+                _CHANGER,
+                "acquires the map, which the tensormap proxy may have used",
+                tensormap.fence_proxy_tensormap_acquire(scope="gpu"),
+                "gpu",
+            ),
+            Step(
+                _CHANGER,
+                "changes the map; so for each field",
+                tensormap.tensormap_replace(field="global_address", space="global"),
+            ),
+            Step(_CHANGER, "releases its changes", tensormap.fence_proxy_tensormap_release(scope="gpu"), "gpu"),
+            _told(_CHANGER, "gpu"),
+            *_used_by_others("gpu"),
         ),
         _MAPS,
     ),
@@ -241,137 +296,154 @@ _RECIPES = (
         "threads read a tile, then a load writes the same shared memory",
         (
             _WAIT,
-            Step("each reading thread", "reads the tile through the generic proxy"),
-            Step("each reading thread", "says that it has read", barriers.mbarrier_arrive(state=False), "cta"),
+            _READ,
+            _proxy_fence(_READERS, "reads"),
+            Step(_READERS, "says that it has read", barriers.mbarrier_arrive(state=False), "cta"),
             Step(_ONE, "until all have, on that other mbarrier", waits.mbarrier_try_wait_parity(), "cta"),
             _EXPECT,
             _LOAD,
         ),
-        "PTX ISA: Asynchronous Operations: reads ordered by the barrier come before the async write",
+        f"{_ASYNC_PROXY}; mbarrier.arrive; mbarrier.try_wait",
     ),
     Recipe(
         "shared-rewritten-refilled",
         "threads write shared memory, then a load writes the same place",
+        (_WRITE, _proxy_fence(_WRITERS), _BLOCK_BARRIER, _EXPECT, _LOAD),
+        _ASYNC_PROXY,
+    ),
+    Recipe(
+        "shared-multiplied-refilled",
+        "wgmma reads a tile, then a load writes the same shared memory; all of it in the async proxy",
         (
-            Step(_WRITERS, "orders its writes before the async proxy", _SHARED_FENCE, "cta"),
-            _BLOCK_BARRIER,
+            Step("the warpgroup", "until it is true: the tile is there", waits.mbarrier_try_wait_parity(), "cta"),
+            Step("the warpgroup", "reads the tile", wgmma.wgmma_mma_async(n=64, a_type="bf16")),
+            Step("the warpgroup", "ends the group", wgmma.wgmma_commit_group()),
+            Step("the warpgroup", "with count 0: the tile has been read", wgmma.wgmma_wait_group()),
+            Step("the warpgroup", "says so, each of its 128 threads", barriers.mbarrier_arrive(state=False), "cta"),
+            Step(_ONE, "until all have, on that other mbarrier", waits.mbarrier_try_wait_parity(), "cta"),
             _EXPECT,
             _LOAD,
         ),
-        _PROXIES,
+        "PTX ISA: Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions: Async Proxy; wgmma.wait_group",
+    ),
+    Recipe(
+        "shared-written-to-wgmma",
+        "threads write shared memory, then wgmma reads it",
+        (
+            _WRITE,
+            _proxy_fence(_WRITERS),
+            _BLOCK_BARRIER,
+            Step("the warpgroup", "before the first one, and after changes of its registers", wgmma.wgmma_fence()),
+            Step("the warpgroup", "reads the tile", wgmma.wgmma_mma_async(n=64, a_type="bf16")),
+            Step("the warpgroup", "ends the group", wgmma.wgmma_commit_group()),
+            Step("the warpgroup", "with count 0: the accumulators are final", wgmma.wgmma_wait_group()),
+        ),
+        "PTX ISA: Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions: Async Proxy; wgmma.fence",
     ),
     Recipe(
         "store-to-shared-reused",
         "a bulk store reads shared memory, then threads write it again",
-        (
-            _STORE,
-            Step("the storing thread", "ends the group", groups.bulk_commit_group()),
-            Step("the storing thread", "only it may wait; with count 0", groups.bulk_wait_group(read=True)),
-            _BLOCK_BARRIER,
-            Step(_WRITERS, "writes shared memory again"),
-        ),
-        "PTX ISA: cp.async.bulk.commit_group; cp.async.bulk.wait_group: .read waits for the source to be read",
+        (_STORE, _COMMIT, _SOURCE_READ, _BLOCK_BARRIER, _WRITE),
+        f"PTX ISA: {_GROUPS}: .read waits for the source and the tensor map to be read",
     ),
     Recipe(
         "store-to-global-read",
         "a bulk store writes global memory, then threads read it",
         (
             _STORE,
-            Step("the storing thread", "ends the group", groups.bulk_commit_group()),
-            Step("the storing thread", "until it is written and visible to this thread", groups.bulk_wait_group()),
-            Step(
-                "the storing thread", "releases it to the others", fences.fence(semantics="acq_rel", scope="gpu"), "gpu"
-            ),
-            Step("the readers", "read after a flag or barrier at that scope", scope="gpu"),
+            _COMMIT,
+            _WRITTEN,
+            _thread_fence(_ONE, "releases them to the others"),
+            _told(_ONE, "gpu", "the readers"),
+            _thread_fence("each reader", "has seen the flag or barrier, and acquires what was released"),
+            Step("each reader", "reads what was stored", reads="tensor"),
         ),
-        "PTX ISA: cp.async.bulk.wait_group; membar, fence",
+        f"PTX ISA: {_GROUPS}; Asynchronous copy: Async Proxy; Memory Consistency Model: Release and Acquire Patterns",
+    ),
+    Recipe(
+        "store-to-global-loaded",
+        "a bulk store writes global memory, then another block loads it",
+        (
+            _STORE,
+            _COMMIT,
+            _WRITTEN,
+            _thread_fence(_ONE, "releases them to the others"),
+            _told(_ONE, "gpu", "the loading thread"),
+            *_loaded_elsewhere(),
+        ),
+        f"PTX ISA: {_GROUPS}; Asynchronous copy: Async Proxy; Memory Consistency Model: Causality Order",
     ),
     Recipe(
         "global-written-to-load",
-        "threads write global memory, then a tensor copy loads it",
+        "threads write global memory, then a tensor copy of the same kernel loads it",
         (
-            Step(_WRITERS, "writes global memory"),
-            Step(_WRITERS, "orders its writes before the async proxy", fences.fence_proxy_async(space="global"), "gpu"),
-            Step(
-                _WRITERS,
-                "releases them; then a flag or barrier tells the loading thread",
-                fences.fence(semantics="acq_rel", scope="gpu"),
-                "gpu",
-            ),
+            Step(_WRITERS, "writes the tensor", writes="tensor"),
+            _proxy_fence(_WRITERS, space="global"),
+            _thread_fence(_WRITERS, "releases its writes"),
+            _told(_WRITERS, "gpu", "the loading thread"),
+            *_loaded_elsewhere(),
+        ),
+        f"{_ASYNC_PROXY}; Memory Consistency Model: Proxies; Release and Acquire Patterns",
+    ),
+    Recipe(
+        "global-written-earlier-kernel",
+        "one kernel writes global memory, and a later one loads it; no fence: stream order covers the async proxy",
+        (
+            Step(_WRITERS, "of the first kernel writes the tensor", writes="tensor"),
+            Step(_HOST, "launches the second kernel after the first, in stream order", scope="sys"),
             Step(
                 _ONE,
-                "has seen the flag or barrier, and acquires what was released",
-                fences.fence(semantics="acq_rel", scope="gpu"),
+                "only under programmatic dependent launch: until the first kernel has ended",
+                cluster.griddepcontrol(action="wait"),
                 "gpu",
-            ),
-            Step(
-                _ONE, "orders what it acquired before the async proxy", fences.fence_proxy_async(space="global"), "gpu"
             ),
             _EXPECT,
             _LOAD,
         ),
-        _PROXIES,
+        "PTX ISA: Memory Consistency Model: Memory Synchronization; griddepcontrol",
     ),
     Recipe(
         "cluster-peers",
         "one block loads for the blocks of its cluster, by multicast",
         (
-            Step("one thread of each block", "makes the barrier", barriers.mbarrier_init()),
-            Step("one thread of each block", "makes it known", fences.fence_mbarrier_init(), "cluster"),
+            Step(_EACH_BLOCK, "makes its mbarriers", _INIT),
+            Step(_EACH_BLOCK, "releases them to the cluster", fences.fence_mbarrier_init(), "cluster"),
+            *_met("all blocks run and have made their mbarriers"),
+            Step(_EACH_BLOCK, "announces its bytes", barriers.mbarrier_arrive_expect_tx(state=False), "cta"),
+            Step(_LOADER, "the load for all of them", tensor.tensor_load(rank=2, multicast=True)),
+            Step(_READERS, "until it is true: another block may have started the copy", _CLUSTER_WAIT, "cluster"),
+            _READ,
+            _proxy_fence(_READERS, "reads"),
+            _BLOCK_BARRIER,
             Step(
-                "all threads of the cluster", "arrive", cluster.barrier_cluster_arrive(semantics="release"), "cluster"
-            ),
-            Step("all threads of the cluster", "wait", cluster.barrier_cluster_wait(semantics="acquire"), "cluster"),
-            Step(
-                "one thread of each block",
-                "announces its bytes",
-                barriers.mbarrier_arrive_expect_tx(state=False),
-                "cta",
-            ),
-            Step("one thread of the cluster", "the load for all of them", tensor.tensor_load(rank=2, multicast=True)),
-            _WAIT,
-            Step(
-                "one thread of each block",
-                "the loading block's barrier for the arrivals, as a generic pointer",
+                _EACH_BLOCK,
+                "the generic address of the loading block's mbarrier that counts the blocks",
                 cluster.mapa(space="generic", type="u64"),
             ),
             Step(
-                "one thread of each block",
+                _EACH_BLOCK,
                 "tells the loading block, at that address, that its tile may be refilled",
-                barriers.mbarrier_arrive(semantics="release", scope="cluster", space="shared::cluster", state=False),
+                barriers.mbarrier_arrive(semantics="release", scope="cluster", space="generic", state=False),
                 "cluster",
             ),
-            Step(
-                "one thread of the cluster",
-                "until all peers have, before it loads again; its barrier for that counts the blocks",
-                waits.mbarrier_try_wait_parity(semantics="acquire", scope="cluster"),
-                "cluster",
-            ),
-            Step(
-                "all threads of the cluster",
-                "arrive at the end",
-                cluster.barrier_cluster_arrive(semantics="release"),
-                "cluster",
-            ),
-            Step(
-                "all threads of the cluster",
-                "wait: no block exits while others write to its shared memory",
-                cluster.barrier_cluster_wait(semantics="acquire"),
-                "cluster",
-            ),
+            Step(_LOADER, "until all blocks have, before it loads again", _CLUSTER_WAIT, "cluster"),
+            *_met("no block ends while others write to its shared memory"),
         ),
-        "PTX ISA: barrier.cluster; mapa; mbarrier.arrive; cp.async.bulk.tensor: .multicast::cluster",
+        "PTX ISA: barrier.cluster; membar, fence: fence.mbarrier_init; cp.async.bulk.tensor: .multicast::cluster; "
+        "mapa; mbarrier.arrive; mbarrier.try_wait; Asynchronous copy: Async Proxy",
     ),
     Recipe(
         "shared-to-peer",
-        "a block copies from its shared memory to another block's",
+        "a block copies from its shared memory to another block's, whose mbarrier was made as for cluster-peers",
         (
-            Step(_WRITERS, "orders its writes before the async proxy", _SHARED_FENCE, "cta"),
+            _WRITE,
+            _proxy_fence(_WRITERS),
             _BLOCK_BARRIER,
             Step(
                 _ONE,
-                "the destination's and the barrier's addresses there, as generic pointers",
-                cluster.mapa(space="generic", type="u64"),
+                "the addresses there of the destination and of the mbarrier; in CUDA C++ mapa_generic_u64, since the "
+                "functions take pointers",
+                cluster.mapa(),
             ),
             Step(
                 "one thread of the other block",
@@ -380,9 +452,11 @@ _RECIPES = (
                 "cta",
             ),
             Step(_ONE, "the copy", bulk.bulk_copy(destination="shared::cluster", source="shared::cta")),
-            Step("each reader in the other block", "until it is true", waits.mbarrier_try_wait_parity(), "cta"),
+            Step("each reader in the other block", "until it is true", _CLUSTER_WAIT, "cluster"),
+            Step("each reader in the other block", "reads what was copied", reads="peer"),
+            *_met("the copy is done, so the source may be written again and either block may end"),
         ),
-        "PTX ISA: cp.async.bulk: shared::cta to shared::cluster",
+        "PTX ISA: cp.async.bulk; mapa; mbarrier.try_wait; barrier.cluster; Asynchronous copy: Async Proxy",
     ),
 )
 #: Every recipe, by the name of its path.
@@ -402,6 +476,6 @@ def recipe(path: str) -> Recipe:
     EmissionError
         For another path; the message lists those there are.
     """
-    if path not in RECIPES:
-        raise EmissionError(f"there is no recipe for {path!r}; there are: {', '.join(RECIPES)}")
+    if not isinstance(path, str) or path not in RECIPES:
+        raise EmissionError(f"there is no recipe for {shown(path)}; there are: {', '.join(RECIPES)}")
     return RECIPES[path]

@@ -7,6 +7,7 @@ signed 64-bit integers with ``and``, ``or`` or ``xor`` kills the kernel, so it i
 from __future__ import annotations
 
 from cupytma.errors import EmissionError
+from cupytma.ptx.checks import shown
 
 #: The eight reductions, in the order of the founding document's redKind enumeration.
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -75,12 +76,12 @@ def reduction_types(reduction: str, destination: str = "tensor") -> tuple[str, .
     EmissionError
         For another reduction or destination.
     """
-    table = _TYPES.get(destination)
-    if table is None:
-        raise EmissionError(f"reductions go to {', '.join(map(repr, _TYPES))}, not to {destination!r}")
-    if reduction not in table:
-        raise EmissionError(f"reduction={reduction!r} is not supported; supported: {', '.join(map(repr, REDUCTIONS))}")
-    return table[reduction]
+    if not isinstance(destination, str) or destination not in _TYPES:
+        raise EmissionError(f"reductions go to {', '.join(map(repr, _TYPES))}, not to {shown(destination)}")
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
+        supported = ", ".join(map(repr, REDUCTIONS))
+        raise EmissionError(f"reduction={shown(reduction)} is not supported; supported: {supported}")
+    return _TYPES[destination][reduction]
 
 
 def reduction_table(destination: str = "tensor") -> dict[str, tuple[str, ...]]:
@@ -106,7 +107,8 @@ def check_reduction(reduction: str, data_type: object, destination: str = "tenso
         If it does not exist; the message says for which types it does, and what exists for this type.
     """
     legal = reduction_types(reduction, destination)
-    name = str(getattr(data_type, "name", data_type))
+    named = getattr(data_type, "name", data_type)
+    name = named if isinstance(named, str) and len(named) < 100 else shown(named)
     given = _DRIVER_TYPES.get(name.upper(), name.lower())
     if given in legal:
         return

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from cupytma.errors import EmissionError
 from cupytma.ptx.catalogue import catalogue
-from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.checks import integer, shown
+from cupytma.ptx.instruction import Instruction, form_of
 from cupytma.targets import Target
 from cupytma.targets import target as target_of
 
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 #: The PTX ISA version that each CUDA toolkit writes and assembles.
 TOOLKITS = {
     "12.0": (8, 0),
@@ -43,12 +47,13 @@ def version_of(version: str | tuple[int, int]) -> tuple[int, int]:
     EmissionError
         If it is none.
     """
-    if isinstance(version, tuple):
-        return version
-    major, _, minor = version.partition(".")
-    if not (major.isdigit() and minor.isdigit()):
-        raise EmissionError(f"{version!r} is no PTX version; versions look like '8.6'")
-    return int(major), int(minor)
+    if isinstance(version, tuple) and len(version) == 2:
+        major, minor = map(integer, version)
+        if major is not None and minor is not None:
+            return major, minor
+    if isinstance(version, str) and (found := _VERSION.fullmatch(version)):
+        return int(found[1]), int(found[2])
+    raise EmissionError(f"{shown(version)} is no PTX version; versions look like '8.6'")
 
 
 def spell(
@@ -84,9 +89,10 @@ def spell(
     EmissionError
         If no spelling is accepted; the message says which PTX version and which targets have it.
     """
+    instruction = form_of("spell", instruction)
     if toolkit is not None:
-        if toolkit not in TOOLKITS:
-            raise EmissionError(f"unknown toolkit {toolkit!r}; known: {', '.join(TOOLKITS)}")
+        if not isinstance(toolkit, str) or toolkit not in TOOLKITS:
+            raise EmissionError(f"unknown toolkit {shown(toolkit)}; known: {', '.join(TOOLKITS)}")
         ptx_version = TOOLKITS[toolkit]
     version = None if ptx_version is None else version_of(ptx_version)
     chosen = None if target is None else target_of(target)

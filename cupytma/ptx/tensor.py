@@ -6,6 +6,7 @@ Source of every row: PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tens
 from __future__ import annotations
 
 from cupytma.ptx import operands
+from cupytma.ptx.checks import checked_flag, checked_integer
 from cupytma.ptx.family import Argument, Choice, Clash, Family, Note, Requirement, Word, Words, flag, given
 from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.reductions import REDUCTIONS, check_reduction
@@ -331,8 +332,14 @@ def mcast_opnum(rank: int, im2col_count: int = 0) -> int:
         The number of coordinates.
     im2col_count : int
         The number of im2col offsets.
+
+    Raises
+    ------
+    EmissionError
+        For a rank that is not 1 to 5, and a count that is not 0 to 3.
     """
-    return rank + 3 + im2col_count
+    coordinates = checked_integer("mcast_opnum", "rank", rank, range(1, 6))
+    return coordinates + 3 + checked_integer("mcast_opnum", "im2col_count", im2col_count, range(4))
 
 
 def ch_opnum(rank: int, im2col_count: int = 0, multicast: bool = False) -> int:
@@ -346,5 +353,10 @@ def ch_opnum(rank: int, im2col_count: int = 0, multicast: bool = False) -> int:
         The number of im2col offsets.
     multicast : bool
         Whether the load has a multicast mask, which comes before the policy.
+
+    Raises
+    ------
+    EmissionError
+        As for `mcast_opnum`, and if `multicast` is not a bool.
     """
-    return mcast_opnum(rank=rank, im2col_count=im2col_count) + int(multicast)
+    return mcast_opnum(rank=rank, im2col_count=im2col_count) + checked_flag("ch_opnum", "multicast", multicast)

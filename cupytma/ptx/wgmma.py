@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cupytma.errors import EmissionError
 from cupytma.ptx import operands
+from cupytma.ptx.checks import shown
 from cupytma.ptx.family import Argument, Choice, Family, Note, Requirement, Word, Words, flag, given
 from cupytma.ptx.instruction import Instruction
 from cupytma.targets import Feature
@@ -37,10 +38,13 @@ FENCE = _simple(
     "before the first one, and whenever registers were changed.",
 )
 COMMIT_GROUP = _simple("commit_group", "Makes a wgmma-group of the wgmma_mma_async that were not committed yet.")
+_PENDING = operands.immediate(
+    "count", "how many of the newest wgmma-groups may be pending; the assembler encodes 7 for anything above", 0, 7
+)
 WAIT_GROUP = _simple(
     "wait_group",
     "Waits until at most count of the newest wgmma-groups are pending; the accumulators of the others are final.",
-    (Argument("%", (operands.immediate("count", "how many of the newest wgmma-groups may be pending", 0, 7),)),),
+    (Argument("%", (_PENDING,)),),
 )
 
 _SCALE = "1, or -1 to negate"
@@ -218,10 +222,10 @@ def wgmma_mma_async(
     row = ROWS.get(a_type) if isinstance(a_type, str) else None
     if row is None:
         raise EmissionError(
-            f"wgmma_mma_async: a_type={a_type!r} is not supported; supported: {', '.join(map(repr, ROWS))}"
+            f"wgmma_mma_async: a_type={shown(a_type)} is not supported; supported: {', '.join(map(repr, ROWS))}"
         )
     choices = {word.name: [choice.value for choice in word.choices] for word in row.words}
-    words = {
+    words: dict[str, object] = {
         "n": n,
         "d_type": choices["d_type"][0] if d_type is None else d_type,
         "a_type": a_type,
@@ -230,9 +234,10 @@ def wgmma_mma_async(
         "satfinite": satfinite,
     }
     for name in ("d_type", "b_type", "satfinite"):
-        if words[name] not in choices[name]:
+        value = words[name]
+        if not isinstance(value, (str, bool)) or value not in choices[name]:
             legal = ", ".join(map(repr, choices[name]))
             raise EmissionError(
-                f"wgmma_mma_async: {name}={words[name]!r} clashes with a_type={a_type!r}; legal: {legal}"
+                f"wgmma_mma_async: {name}={shown(value)} clashes with a_type={a_type!r}; legal: {legal}"
             )
     return row.build(**words)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cupytma import targets
 from cupytma.errors import CompileError, LaunchError, NoDeviceError, TargetError
+from cupytma.runtime.addresses import misplaced_addresses
 from cupytma.runtime.signature import KernelSignature, parse_signatures
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ _INSTALL_HINT = (
     "install it with `pip install 'cupytma[cuda12]'` or, for CUDA 13, `pip install 'cupytma[cuda13]'`; "
     "neither needs a GPU or a driver"
 )
+_SPACES_HINT = (
+    "Call the function for the space that it is in, as the end of a name says (such as _global or _shared_cta), or "
+    "pass what lies in the space that it takes"
+)
+_NO_MEMBER = re.compile(r'namespace "cupytma" has no member "(\w+)"')
 _OLDEST_NVRTC = (12, 8)
 
 
@@ -218,8 +224,10 @@ class _Nvrtc:
             if status != api.nvrtcResult.NVRTC_SUCCESS:
                 raise CompileError(self._explain(status.name, log_text, source, target), log_text, source)
             cubin = self._text(api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN, program)
-            ptx = self._text(api.nvrtcGetPTXSize, api.nvrtcGetPTX, program)
-            return Module(source, target, cubin, ptx.rstrip(b"\0").decode(), log_text)
+            ptx = self._text(api.nvrtcGetPTXSize, api.nvrtcGetPTX, program).rstrip(b"\0").decode()
+            if misplaced := misplaced_addresses(ptx):
+                raise CompileError(f"{'; '.join(misplaced)}. {_SPACES_HINT}", log_text, source)
+            return Module(source, target, cubin, ptx, log_text)
         finally:
             api.nvrtcDestroyProgram(program)
 
@@ -229,6 +237,10 @@ class _Nvrtc:
         if "invalid value for --gpu-architecture" in log or status == "NVRTC_ERROR_INVALID_OPTION":
             return f"NVRTC {version} refused its options for {target}: {log}"
         message = f"compiling for {target} with NVRTC {version} failed:\n{log or status}"
+        for name in dict.fromkeys(_NO_MEMBER.findall(log)):
+            from cupytma.ptx.header import why_missing
+
+            message += f"\n{why_missing(name, target)}"
         place = re.search(r"^kernel\.cu\((\d+)\): ", log, re.MULTILINE)
         lines = source.splitlines()
         if place and 0 < int(place[1]) <= len(lines):

@@ -35,6 +35,7 @@ class Assembler:
     """One NVRTC library."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._library = ctypes.CDLL(str(path))
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
@@ -43,7 +44,7 @@ class Assembler:
     @cached_property
     def ptx_version(self) -> tuple[int, int]:
         """The PTX ISA version that it writes, read from what it compiles."""
-        status, text, _ = self._compile('extern "C" __global__ void k() {}', "compute_90", "PTX")
+        status, text, _ = self.compile('extern "C" __global__ void k() {}', "compute_90", "PTX")
         assert status == 0
         found = re.search(r"\.version (\d+)\.(\d+)", text)
         assert found
@@ -54,7 +55,7 @@ class Assembler:
         """The targets that it compiles for, of those named in `cupytma.targets`."""
         from cupytma.targets import TARGETS
 
-        return tuple(name for name in TARGETS if self._compile("", name, "PTX")[0] == 0)
+        return tuple(name for name in TARGETS if self.compile("", name, "PTX")[0] == 0)
 
     def refused(self, lines: Iterable[str], target: str) -> dict[str, str]:
         """Those of the instructions that it refuses for a target, with its message.
@@ -80,11 +81,11 @@ class Assembler:
         source = (
             f'extern "C" __global__ void __launch_bounds__(128, 1) k() {{ asm volatile("{{\\n"\n{body}\n"}}\\n"); }}'
         )
-        status, _, log = self._compile(source, target, "")
+        status, _, log = self.compile(source, target, "")
         if status == 0:
             return {}
         messages = {int(number): message for number, _, message in _LINE.findall(log)}
-        status, text, problem = self._compile(source, f"compute_{target.removeprefix('sm_')}", "PTX")
+        status, text, problem = self.compile(source, f"compute_{target.removeprefix('sm_')}", "PTX")
         assert status == 0, problem
         # The block arrives line by line; where it starts shows where each instruction stands.
         first = next(n for n, line in enumerate(text.splitlines(), 1) if line.strip() == _REGISTERS[0])
@@ -93,7 +94,7 @@ class Assembler:
         assert found, log
         return found
 
-    def _compile(self, source: str, target: str, product: str) -> tuple[int, str, str]:
+    def compile(self, source: str, target: str, product: str) -> tuple[int, str, str]:
         """The status, the product's text and the log of a compilation."""
         library, program = self._library, ctypes.c_void_p()
         library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)

@@ -57,13 +57,6 @@ IMMEDIATES = [
 ]
 
 
-@pytest.mark.skipif(CUDA_12_9 is None, reason="needs the NVRTC 12.9 wheel, nvidia-cuda-nvrtc-cu12")
-@pytest.mark.parametrize("target", CUDA_12_9.targets if CUDA_12_9 else ())
-def test_a_target_has_exactly_the_immediates_that_claim_it(target: str) -> None:
-    assert CUDA_12_9 is not None
-    assert unlike(CUDA_12_9, tuple(IMMEDIATES), target) == []
-
-
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
 @pytest.mark.parametrize("target", ["sm_110", "sm_110a"])
 def test_a_target_that_12_9_lacks_has_exactly_the_immediates_that_claim_it(target: str) -> None:
@@ -151,8 +144,6 @@ def test_forms_older_than_the_first_target_are_taken_from_the_version_that_they_
 
 
 ARGUMENTS = {
-    "destination": "tile",
-    "source": "tile",
     "leader_lane": "lane",
     "fraction": "0.5f",
     "scale_d": "number > 1",
@@ -166,7 +157,8 @@ def argument(operand: Operand) -> str:
         return MAPS[operand.space or ""]
     if operand.c_type.endswith("long long*"):
         return "&barrier"
-    return ARGUMENTS.get(operand.name, "tile" if operand.space else "number")
+    place = "out" if operand.space == "global" else "tile"
+    return ARGUMENTS.get(operand.name, place if operand.space else "number")
 
 
 def call(i: Instruction) -> str:

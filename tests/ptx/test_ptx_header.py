@@ -166,6 +166,43 @@ def test_what_would_cut_a_generic_pointer_is_left_out(name: str) -> None:
     assert "no generic pointer" not in ptx.mapa(space="generic", type="u64").function()
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("cupytma::mbarrier_int(&barrier, 1);", r"no function 'mbarrier_int'; it has, for example: mbarrier_init"),
+        (
+            "cupytma::tensor_load_2d_gather4(tile, tile, 0, 0, 0, 0, 0, &barrier);",
+            r"sm_90a has no tensor_load_2d_gather4; targets that do: sm_100a",
+        ),
+        (
+            "float d[4]; cupytma::wgmma_mma_async_m64n8k16_f32_bf16_bf16(d, 1, 2, true);",
+            r"_bf16_bf16 is there where CUPYTMA_WGMMA is defined before the header is included",
+        ),
+        (f"cupytma::{ptx.multimem_bulk_copy().function_name}(tile, tile, 16);", "needs a newer compiler: __CUDACC_VER"),
+        (
+            "int other; cupytma::mbarrier_init(&other, 1);",
+            'incompatible with parameter of type "unsigned long long \\*"',
+        ),
+        ("cupytma::tensor_load_2d(tile, &barrier, 0, &barrier);", "too few arguments in function call"),
+        ("cupytma::tensormap_replace_global_stride_shared_cta<4>(tile, 16);", "ordinal is 0 to 3"),
+        ("cupytma::setmaxnreg_inc<100>();", "count is 24 to 256 in steps of 8"),
+        ("const unsigned n = threadIdx.x; cupytma::bulk_wait_group<n>();", "no instance of .*bulk_wait_group"),
+        (
+            "int* c = nullptr; cupytma::tensor_store(tile, c, tile);",
+            'no instance of .* "cupytma::tensor_store" matches',
+        ),
+    ],
+)
+def test_a_misuse_is_named(body: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compiled(body, ptx.header())
+
+
+def test_a_function_that_a_trimmed_header_leaves_out_is_named() -> None:
+    with pytest.raises(CompileError, match="the header in use leaves mbarrier_init out"):
+        compiled("cupytma::mbarrier_init(&barrier, 1);", ptx.header(only="mbarrier_inval"))
+
+
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(TargetError, match="unknown target"):
         ptx.header(target="sm_91x")

@@ -1,4 +1,4 @@
-"""Sequences: rebinding a tensor map, fence recipes; and the matrix descriptor."""
+"""Sequences: rebinding a tensor map; and the matrix descriptor."""
 
 from __future__ import annotations
 
@@ -103,18 +103,17 @@ def test_a_right_sequence_is_taken_as_forms_and_as_text(sequence: tuple[ptx.Inst
 def test_registers_of_text_must_be_of_one_map() -> None:
     texts = named(GLOBAL, "%rd1")
     ptx.check_rebind(texts)
-    ptx.check_rebind([texts[0].replace("%rd1", "%rd9"), *texts[1:]])  # generic, so another register than the global one
-    with pytest.raises(EmissionError, match="the global addresses differ: %rd1, %rd2"):
+    with pytest.raises(EmissionError, match="the map's addresses differ: %rd1, %rd2"):
         ptx.check_rebind([*texts[:2], texts[2].replace("%rd1", "%rd2"), *texts[3:]])
-    with pytest.raises(EmissionError, match="the global addresses differ: %0, %5"):
+    with pytest.raises(EmissionError, match="the map's addresses differ: %0, %5"):
         ptx.check_rebind([*(i.text for i in GLOBAL[:2]), GLOBAL[2].text.replace("[%0]", "[%5]"), *GLOBAL[3:]])
     staged = [*named(STAGED[:-1], "%r1"), COPY.text.replace("%0", "%rd1").replace("%1", "%r1")]
     ptx.check_rebind(staged)
-    with pytest.raises(EmissionError, match="the shared::cta addresses differ: %r1, %r2"):
+    with pytest.raises(EmissionError, match="the addresses of the staged copy differ: %r1, %r2"):
         ptx.check_rebind([*staged[:-1], staged[-1].replace("%r1", "%r2")])
     used = named((ACQUIRE, PREFETCH), "%rd1")
     ptx.check_rebind([*GLOBAL, *used])
-    with pytest.raises(EmissionError, match="the generic addresses differ: %rd1, %rd3"):
+    with pytest.raises(EmissionError, match="the map's addresses differ: %rd1, %rd3"):
         ptx.check_rebind([*GLOBAL, used[0], used[1].replace("%rd1", "%rd3")])
 
 
@@ -133,180 +132,6 @@ def test_parse_refuses_what_is_no_text() -> None:
 
 def test_a_block_may_use_the_narrow_scope() -> None:
     ptx.check_rebind(SHARED, within="block")
-
-
-def test_every_path_has_a_recipe_with_its_source() -> None:
-    paths = {
-        "shared-written-to-store", "barrier-to-load", "map-parameter", "map-constant", "map-global",
-        "map-changed-same-block", "map-changed-other-block", "map-changed-other-kernel", "map-changed-other-device",
-        "shared-refilled", "store-to-shared-reused", "global-written-to-load", "cluster-peers",
-    }  # fmt: skip
-    assert paths <= set(ptx.RECIPES)
-    for made in ptx.RECIPES.values():
-        assert made.source.startswith("PTX ISA")
-        assert all(step.who for step in made.steps)
-        assert all(i in ptx.catalogue() for i in made.instructions)
-    with pytest.raises(EmissionError, match="there is no recipe for 'nothing'"):
-        ptx.recipe("nothing")
-
-
-BULK_LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-RELEASING_COPY = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{}.sync.aligned"
-EXPECTED_LOAD = [("one thread", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"), ("one thread", BULK_LOAD, None)]
-RECIPE_STEPS: dict[str, list[tuple[str, str | None, str | None]]] = {
-    "shared-written-to-store": [
-        ("each writing thread", None, None),
-        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
-        ("all threads of the block", None, "cta"),
-        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
-        ("one thread", "cp.async.bulk.commit_group", None),
-    ],
-    "barrier-to-load": [
-        ("one thread", "mbarrier.init.shared::cta.b64", None),
-        ("one thread", "fence.mbarrier_init.release.cluster", "cluster"),
-        ("all threads of the block", None, "cta"),
-        *EXPECTED_LOAD,
-        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
-    ],
-    "map-parameter": [
-        ("one thread", "prefetch.param.tensormap", None),
-        *EXPECTED_LOAD,
-    ],
-    "map-constant": [
-        ("the host", None, "sys"),
-        ("one thread", "prefetch.const.tensormap", None),
-        *EXPECTED_LOAD,
-    ],
-    "map-global": [
-        ("the host", None, "sys"),
-        ("one thread of each block", "fence.proxy.tensormap::generic.acquire.sys", "sys"),
-        ("all threads of the block", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "map-changed-same-block": [
-        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
-        ("one whole warp", None, "cta"),
-        ("one whole warp", RELEASING_COPY.format("cta"), "cta"),
-        ("all threads of the block", None, "cta"),
-        ("the using thread", "fence.proxy.tensormap::generic.acquire.cta", "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "map-changed-other-block": [
-        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
-        ("one whole warp", None, "cta"),
-        ("one whole warp", RELEASING_COPY.format("gpu"), "gpu"),
-        ("one thread", None, "gpu"),
-        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
-        ("all threads of each block that uses it", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "map-changed-other-kernel": [
-        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
-        ("one whole warp", None, "cta"),
-        ("one whole warp", RELEASING_COPY.format("gpu"), "gpu"),
-        ("the host", None, None),
-        ("one thread of each block of the second kernel", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
-        ("all threads of each block that uses it", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "map-changed-other-device": [
-        ("one lane", "tensormap.replace.tile.global_address.shared::cta.b1024.b64", None),
-        ("one whole warp", None, "cta"),
-        ("one whole warp", RELEASING_COPY.format("sys"), "sys"),
-        ("the host or a flag", None, "sys"),
-        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.sys", "sys"),
-        ("all threads of each block that uses it", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "map-changed-in-place": [
-        ("the changing thread", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
-        ("the changing thread", "tensormap.replace.tile.global_address.global.b1024.b64", None),
-        ("the changing thread", "fence.proxy.tensormap::generic.release.gpu", "gpu"),
-        ("the changing thread", None, "gpu"),
-        ("one thread of each block that uses it", "fence.proxy.tensormap::generic.acquire.gpu", "gpu"),
-        ("all threads of each block that uses it", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "shared-refilled": [
-        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
-        ("each reading thread", None, None),
-        ("each reading thread", "mbarrier.arrive.shared::cta.b64", "cta"),
-        ("one thread", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "shared-rewritten-refilled": [
-        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
-        ("all threads of the block", None, "cta"),
-        *EXPECTED_LOAD,
-    ],
-    "store-to-shared-reused": [
-        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
-        ("the storing thread", "cp.async.bulk.commit_group", None),
-        ("the storing thread", "cp.async.bulk.wait_group.read", None),
-        ("all threads of the block", None, "cta"),
-        ("each writing thread", None, None),
-    ],
-    "store-to-global-read": [
-        ("one thread", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", None),
-        ("the storing thread", "cp.async.bulk.commit_group", None),
-        ("the storing thread", "cp.async.bulk.wait_group", None),
-        ("the storing thread", "fence.acq_rel.gpu", "gpu"),
-        ("the readers", None, "gpu"),
-    ],
-    "global-written-to-load": [
-        ("each writing thread", None, None),
-        ("each writing thread", "fence.proxy.async.global", "gpu"),
-        ("each writing thread", "fence.acq_rel.gpu", "gpu"),
-        ("one thread", "fence.acq_rel.gpu", "gpu"),
-        ("one thread", "fence.proxy.async.global", "gpu"),
-        *EXPECTED_LOAD,
-    ],
-    "cluster-peers": [
-        ("one thread of each block", "mbarrier.init.shared::cta.b64", None),
-        ("one thread of each block", "fence.mbarrier_init.release.cluster", "cluster"),
-        ("all threads of the cluster", "barrier.cluster.arrive.release", "cluster"),
-        ("all threads of the cluster", "barrier.cluster.wait.acquire", "cluster"),
-        ("one thread of each block", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"),
-        ("one thread of the cluster", f"{BULK_LOAD}.multicast::cluster", None),
-        ("each thread that reads the tile", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
-        ("one thread of each block", "mapa.u64", None),
-        ("one thread of each block", "mbarrier.arrive.release.cluster.shared::cluster.b64", "cluster"),
-        ("one thread of the cluster", "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", "cluster"),
-        ("all threads of the cluster", "barrier.cluster.arrive.release", "cluster"),
-        ("all threads of the cluster", "barrier.cluster.wait.acquire", "cluster"),
-    ],
-    "shared-to-peer": [
-        ("each writing thread", "fence.proxy.async.shared::cta", "cta"),
-        ("all threads of the block", None, "cta"),
-        ("one thread", "mapa.u64", None),
-        ("one thread of the other block", "mbarrier.arrive.expect_tx.shared::cta.b64", "cta"),
-        ("one thread", "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", None),
-        ("each reader in the other block", "mbarrier.try_wait.parity.shared::cta.b64", "cta"),
-    ],
-}
-
-
-def test_every_recipe_has_a_row() -> None:
-    assert RECIPE_STEPS.keys() == ptx.RECIPES.keys()
-
-
-@pytest.mark.parametrize("path", RECIPE_STEPS)
-def test_a_recipe_has_exactly_its_steps(path: str) -> None:
-    steps = ptx.recipe(path).steps
-    assert [(s.who, s.instruction.mnemonic if s.instruction else None, s.scope) for s in steps] == RECIPE_STEPS[path]
-
-
-def test_recipes_have_the_fences_at_their_scopes() -> None:
-    def mnemonics(path: str) -> list[str]:
-        return [i.mnemonic for i in ptx.recipe(path).instructions]
-
-    assert mnemonics("shared-written-to-store")[0] == "fence.proxy.async.shared::cta"
-    assert "fence.mbarrier_init.release.cluster" in mnemonics("barrier-to-load")
-    assert "fence.proxy.tensormap::generic.acquire.sys" in mnemonics("map-global")
-    assert "fence.proxy.tensormap::generic.acquire.gpu" in mnemonics("map-changed-other-kernel")
-    assert "fence.proxy.tensormap::generic.acquire.cta" in mnemonics("map-changed-same-block")
-    assert "cp.async.bulk.wait_group.read" in mnemonics("store-to-shared-reused")
-    assert not any("fence" in m for m in mnemonics("map-parameter"))
 
 
 def test_matrix_descriptor_bits() -> None:
