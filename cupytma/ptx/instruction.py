@@ -161,7 +161,9 @@ class Instruction:
             allowed = legal[name].values
             value = integer(number)
             if value is None or (allowed and value not in allowed):
-                raise EmissionError(f"{self.family}: {name}={shown(number)} is out of range; legal: {_spoken(allowed)}")
+                raise EmissionError(
+                    f"{self.family}: {name}={shown(number)} is out of range; legal: {spoken_range(allowed)}"
+                )
             values[name] = value
         needs = [need for name, number in values.items() for need in legal[name].needs_of(number)]
         places = {self.index_of(name): str(number) for name, number in values.items()}
@@ -248,7 +250,8 @@ class Instruction:
         return call + (f".bind({', '.join(f'{n}={v}' for n, v in self.bound)})" if self.bound else "")
 
 
-def _spoken(values: range | None) -> str:
+def spoken_range(values: range | None) -> str:
+    """The values that a number may have, as a message says them."""
     if values is None:
         return "an integer"
     if len(values) == 2:
@@ -274,7 +277,7 @@ def _assertion(operand: Operand, target: Target | None) -> list[str]:
     test = f"{name} >= {low} && {name} <= {high}"
     if values.step > 1:
         test += f" && ({name} - {low}) % {values.step} == 0"
-    return [f'    static_assert({test}, "{name} is {_spoken(values)}");']
+    return [f'    static_assert({test}, "{name} is {spoken_range(values)}");']
 
 
 def comment(text: str) -> str:

@@ -109,6 +109,8 @@ class Operand:
         The place in the vector.
     needs : tuple of ValueNeed
         For an immediate, what some of its values need.
+    literals : range or None
+        For a value that may be in a register, the numbers that may be in its place.
     """
 
     name: str
@@ -124,6 +126,7 @@ class Operand:
     packed: bool = False
     index: int | None = None
     needs: tuple[ValueNeed, ...] = ()
+    literals: range | None = None
 
     @property
     def is_output(self) -> bool:
@@ -285,13 +288,16 @@ IM2COL_HALO = value("w_halo", "u16", "how many pixels beside the box are loaded 
 IM2COL_SHIFT = value("w_offset", "u16", "the distance from the base pixel along W, in elements")
 CTA_MASK = value("cta_mask", "b16", "the blocks of the cluster to write to, one bit per rank in the cluster")
 CACHE_POLICY = value("cache_policy", "b64", "an L2 cache policy, as createpolicy makes it")
-BYTES = value("bytes", "u32", "how many bytes, a multiple of 16")
+BYTES = replace(value("bytes", "u32", "how many bytes, a multiple of 16"), literals=range(0, 1_048_561, 16))
 BYTE_MASK = value("byte_mask", "b16", "which bytes of every 16 are copied, bit i for byte i")
 IGNORED_LEFT = value("ignored_left", "u32", "how many bytes at the beginning may lie out of bounds, 0 to 15")
 IGNORED_RIGHT = value("ignored_right", "u32", "how many bytes at the end may lie out of bounds, 0 to 15")
-ARRIVAL_COUNT = value("count", "u32", "how many arrivals, 1 to 1,048,575")
+ARRIVAL_COUNT = replace(value("count", "u32", "how many arrivals, 1 to 1,048,575"), literals=range(1, 1_048_576))
 TRANSACTION_BYTES = value("bytes", "u32", "by how many bytes to raise the transaction count, at most 1,048,575")
-PARITY = value("parity", "u32", "the parity of the phase to wait for, 0 or 1; a new mbarrier's first phase has 0")
+PARITY = replace(
+    value("parity", "u32", "the parity of the phase to wait for, 0 or 1; a new mbarrier's first phase has 0"),
+    literals=range(2),
+)
 SUSPEND_TIME_HINT = value("suspend_time_hint", "u32", "the longest suspension, in nanoseconds")
 STATE = value("state", "b64", "an opaque token of the phase before the arrival", direction="output")
 PHASE_TOKEN = value("state", "b64", "the token that an arrival at the same mbarrier returned")

@@ -13,6 +13,7 @@ from cupytma.ptx import tensor, tensormap
 from cupytma.ptx.catalogue import catalogue
 from cupytma.ptx.checks import shown
 from cupytma.ptx.instruction import Instruction
+from cupytma.ptx.literals import INTEGER, number, refuse_operand, unfit
 from cupytma.ptx.reductions import REDUCTIONS
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -22,8 +23,6 @@ _GUARD = re.compile(r"@!?%?[\w$]+\s+")
 _OPERAND = r"((?!_[,|])[%\w.+!-]+)"
 _PLACEHOLDER = re.compile(r"%\d+")
 _DIMENSION = re.compile(r"[1-5]d")
-_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<oct>0[0-7]+)|0|[1-9][0-9]*)[uU]?")
-_MOST_DIGITS = 100
 _LONGEST_MNEMONIC = 400
 _ALIKE = 30
 _SPACES = ("global", "shared::cta", "shared::cluster")
@@ -130,20 +129,18 @@ def _matches(candidates: tuple[Instruction, ...], reading: _Reading) -> Iterator
         if found is None:
             continue
         given = {o.name: value for o, value in zip(form.operands, found.groups(), strict=True)}
+        for place, operand in enumerate(form.operands):
+            refuse_operand(operand, given[operand.name], has_coordinates=f"[%{place}, {{" in form.arguments)
+            reading.notes += unfit(operand, given[operand.name])
+        size, stands = form.arguments.rpartition(", ")[2], squeezed.rpartition(",")[2]
+        if size.isdigit() and _PLACEHOLDER.fullmatch(stands):
+            reading.notes.append(f'{stands} stands for the constant {size}, with the constraint "n"')
         literals = {
-            o.name: _number(o.name, value)
+            o.name: number(o.name, value)
             for o, value in zip(form.operands, found.groups(), strict=True)
             if o.is_immediate and value[0] in "-.0123456789"
         }
         yield (form.bind(**literals) if literals else form), given
-
-
-def _number(name: str, text: str) -> int:
-    """The value of an integer literal of PTX, where a leading zero means octal."""
-    literal = _INTEGER.fullmatch(text) if len(text) <= _MOST_DIGITS else None
-    if literal is None:
-        raise EmissionError(f"{name}={shown(text)} is no integer that PTX could take")
-    return int(text.rstrip("uU"), 8 if literal["oct"] else 0)
 
 
 @cache
@@ -153,7 +150,7 @@ def _pattern(arguments: str) -> re.Pattern[str]:
     def matching(part: str) -> str:
         if _PLACEHOLDER.fullmatch(part):
             return _OPERAND
-        return f"(?:{part}|0[xX]0*{int(part):x})[uU]?" if part.isdigit() else re.escape(part)
+        return rf"(?:(?:{part}|0[xX]0*{int(part):x})[uU]?|%\d+)" if part.isdigit() else re.escape(part)
 
     parts = re.findall(r"%\d+|\d+|.", arguments.replace(" ", ""))
     return re.compile("".join(map(matching, parts)), re.ASCII)
@@ -330,7 +327,7 @@ def _map_field(reading: _Reading) -> None:
     if field != words[3]:
         reading.notes.append(f"the field is spelt .{field}")
     rest = words[4:]
-    ordinals = [word for word in rest if _INTEGER.fullmatch(word)]
+    ordinals = [word for word in rest if INTEGER.fullmatch(word)]
     space = next((word for word in rest if word in ("global", "shared::cta")), "generic")
     full = tensormap.REPLACE.build(field=field, space=space).mnemonic.split(".")
     if ordinals:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cupytma.ptx.checks import checked_flag, checked_integer, checked_word
 from cupytma.ptx.instruction import Instruction, comment, declaration
 from cupytma.ptx.tensormap import (
+    SCOPES,
     fence_proxy_tensormap_acquire,
     fence_proxy_tensormap_release,
     tensormap_cp_fenceproxy,
@@ -163,6 +164,7 @@ def rebind(*, rank: int, space: str = "shared::cta", scope: str = "gpu", seeded:
     """
     rank = checked_integer("rebind", "rank", rank, RANKS)
     space = checked_word("rebind", "space", space, _SPACES)
+    scope = checked_word("rebind", "scope", scope, SCOPES)
     seed = space == "shared::cta" if seeded is None else checked_flag("rebind", "seeded", seeded)
     replaces = (
         tensormap_replace(field="global_address", space=space),

@@ -234,8 +234,9 @@ def _fence_problems(sequence: _Sequence) -> list[str]:
 
 def _scope_problems(sequence: _Sequence, within: str) -> list[str]:
     needed = SCOPE_WITHIN[within]
+    where = "between the host and the device" if within == "host" else f"within a {within}"
     return [
-        f"{item.form.mnemonic} has scope .{scope}, too narrow within a {within}: it needs .{needed}"
+        f"{item.form.mnemonic} has scope .{scope}, too narrow {where}: it needs .{needed}"
         for item in sequence.items
         if item.form.family in (_COPY, _ACQUIRE, _RELEASE)
         and SCOPES.index(scope := str(dict(item.form.words)["scope"])) < SCOPES.index(needed)

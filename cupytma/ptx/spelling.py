@@ -49,7 +49,7 @@ def version_of(version: str | tuple[int, int]) -> tuple[int, int]:
     """
     if isinstance(version, tuple) and len(version) == 2:
         major, minor = map(integer, version)
-        if major is not None and minor is not None:
+        if major is not None and minor is not None and min(major, minor) >= 0:
             return major, minor
     if isinstance(version, str) and (found := _VERSION.fullmatch(version)):
         return int(found[1]), int(found[2])
@@ -87,9 +87,12 @@ def spell(
     Raises
     ------
     EmissionError
-        If no spelling is accepted; the message says which PTX version and which targets have it.
+        If no spelling is accepted; the message says which PTX version and which targets have it. Also if both a toolkit
+        and a PTX version are given.
     """
     instruction = form_of("spell", instruction)
+    if toolkit is not None and ptx_version is not None:
+        raise EmissionError("spell: toolkit clashes with ptx_version, which it stands for; give one of them")
     if toolkit is not None:
         if not isinstance(toolkit, str) or toolkit not in TOOLKITS:
             raise EmissionError(f"unknown toolkit {shown(toolkit)}; known: {', '.join(TOOLKITS)}")
@@ -98,6 +101,8 @@ def spell(
     chosen = None if target is None else target_of(target)
 
     def accepted(form: Instruction) -> bool:
+        if version is not None and chosen is not None and chosen.ptx_version > version:
+            return False
         return (version is None or form.ptx_version <= version) and (chosen is None or form.supported_on(chosen))
 
     found = next((form for form in _spellings(instruction) if accepted(form)), None)
@@ -119,11 +124,16 @@ def _spellings(instruction: Instruction) -> tuple[Instruction, ...]:
 
 def _needed(instruction: Instruction, version: tuple[int, int] | None, target: Target | None) -> str:
     reasons = []
-    if version is not None and instruction.ptx_version > version:
-        needed, given = (".".join(map(str, v)) for v in (instruction.ptx_version, version))
-        toolkit = next((name for name, has in TOOLKITS.items() if has >= instruction.ptx_version), None)
-        reasons.append(f"it needs PTX {needed}" + (f" (CUDA {toolkit})" if toolkit else "") + f", not {given}")
+    if version is not None:
+        wanting = [("it", instruction.ptx_version), *((str(t), t.ptx_version) for t in (target,) if t is not None)]
+        reasons += [f"{what} needs {_newer(needed, version)}" for what, needed in wanting if needed > version]
     if target is not None and not instruction.supported_on(target):
         having = ", ".join(map(str, instruction.targets)) or "none"
         reasons.append(f"{target} does not have it; targets that do: {having}")
     return f"{instruction.text} cannot be spelt otherwise: {'; '.join(reasons)}"
+
+
+def _newer(needed: tuple[int, int], given: tuple[int, int]) -> str:
+    toolkit = next((name for name, has in TOOLKITS.items() if has >= needed), None)
+    wanted, had = (".".join(map(str, version)) for version in (needed, given))
+    return f"PTX {wanted}" + (f" (CUDA {toolkit})" if toolkit else "") + f", not {had}"

@@ -249,3 +249,19 @@ def test_report_shared_cta_on_12_6() -> None:
     with pytest.raises(EmissionError, match="sm_90a does not have it"):
         ptx.spell(ptx.tensor_load(rank=2, cta_group=2), target="sm_90a")
     assert ptx.spell(ptx.tensor_load(rank=2, cta_group=1), target="sm_90a") == ptx.tensor_load(rank=2)
+
+
+def test_a_toolkit_older_than_the_target_has_no_spelling() -> None:
+    load = ptx.tensor_load(rank=2)
+    with pytest.raises(EmissionError, match=r"sm_103a needs PTX 8\.8 \(CUDA 12\.9\), not 8\.5"):
+        ptx.spell(load, target="sm_103a", toolkit="12.6")
+    assert ptx.spell(load, target="sm_103a", toolkit="12.9") is load
+    assert ptx.spell(load, target="sm_90a", toolkit="12.0") is load
+
+
+def test_one_version_is_given_and_none_is_negative() -> None:
+    load = ptx.tensor_load(rank=2)
+    with pytest.raises(EmissionError, match="toolkit clashes with ptx_version"):
+        ptx.spell(load, toolkit="12.6", ptx_version="9.0")
+    with pytest.raises(EmissionError, match="is no PTX version"):
+        ptx.spell(load, ptx_version=(8, -5))

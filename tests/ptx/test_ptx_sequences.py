@@ -58,7 +58,7 @@ SHARED = ptx.rebind(rank=2, space="shared::cta", scope="cta")
         (GLOBAL[1:], "grid", "an acquire fence of the tensormap proxy is missing"),
         (GLOBAL[:-1], "grid", "a release fence of the tensormap proxy is missing"),
         ((*GLOBAL[:3], *GLOBAL[4:]), "grid", "rank 1 takes 2 replaces"),
-        (GLOBAL, "host", "scope .gpu, too narrow within a host: it needs .sys"),
+        (GLOBAL, "host", "scope .gpu, too narrow between the host and the device: it needs .sys"),
         (SHARED, "grid", "scope .cta, too narrow within a grid: it needs .gpu"),
         (SHARED.instructions[:-1], "block", "tensormap.cp_fenceproxy is missing"),
         ((*GLOBAL[:-1], COPY, GLOBAL[-1]), "grid", "out of place; here it belongs before the acquire"),
