@@ -5,6 +5,9 @@ What they follow from, in the PTX ISA:
 - A place in memory that is accessed through two proxies needs a proxy fence in between, whichever of the accesses
   write (Asynchronous copy: Async Proxy). The fence acts within the thread that executes it and has no scope, so the
   thread that made the ordinary accesses executes it, and then synchronises (membar, fence).
+- So the text asks for that fence also after ordinary reads of a tile, before it is loaded again. A program run in
+  `sim.Program` without that one is not reported: kernels in the field leave it out, and reads that come before an
+  arrival on a barrier are done. A missing barrier is reported.
 - The completion of a bulk copy, reduction or wgmma is followed by such a fence of its own (Async Proxy). Only the
   completion mechanism of the instruction tells of it.
 - mbarriers are accessed through the generic proxy, by bulk copies too (cp.async.bulk).

@@ -98,6 +98,35 @@ def test_a_multicast_to_a_block_that_expects_nothing() -> None:
     assert "brings 16 B to 'full' of block 1, where phase 0 has none announced" in found.message
 
 
+def test_a_block_that_waits_for_a_multicast_it_never_announced_hangs_and_the_report_says_why() -> None:
+    """Block 0 waits for block 1 in consequence; the barrier without the announcement is named all the same."""
+    program = Program("forgotten", blocks=2, cluster=2)
+    data = program.global_array("data", np.arange(4, dtype=np.int32))
+    tile = program.shared_array("tile", 4, np.int32)
+    full, empty = program.mbarrier("full"), program.mbarrier("empty")
+
+    @program.role
+    def worker(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.mbarrier_init(empty, 2)
+        yield t.fence_mbarrier_init()
+        yield t.barrier_cluster_arrive()
+        yield t.barrier_cluster_wait()
+        if t.rank == 0:
+            yield t.mbarrier_arrive_expect_tx(full, 16)
+            yield t.bulk_copy(tile, data, full, cta_mask=0b11)
+        yield t.mbarrier_wait_parity(full, 0)
+        yield t.mbarrier_arrive(empty.mapa(0), scope="cluster")
+        if t.rank == 0:
+            yield t.mbarrier_wait_parity(empty, 0, scope="cluster")
+
+    in_every_schedule(program, "multicast-not-expected")
+    report = program.run(schedules=12)
+    assert report.rules == {"arrival-missing", "multicast-not-expected"}
+    assert "'full' of block 1 never completes phase 0: 0 of 1" in finding(report, "arrival-missing").message
+    assert "brings 16 B to 'full' of block 1" in finding(report, "multicast-not-expected").message
+
+
 def test_a_block_that_announces_bytes_and_is_not_in_the_mask_waits_for_ever() -> None:
     program = Program("left out", blocks=2, cluster=2)
     data = program.global_array("data", np.arange(4, dtype=np.int32))
@@ -293,3 +322,21 @@ def test_a_tile_and_its_barrier_are_in_one_block() -> None:
 
     with pytest.raises(ProgramError, match="completes on a barrier in the shared memory that it writes"):
         program.run()
+
+
+def test_mapa_to_the_own_block_means_the_same_as_leaving_it_out() -> None:
+    program = Program("own", blocks=2, cluster=2)
+    data = program.global_array("data", np.arange(4, dtype=np.int32))
+    tile = program.shared_array("tile", 4, np.int32)
+    full = program.mbarrier("full")
+
+    @program.role
+    def worker(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.fence_mbarrier_init()
+        yield t.mbarrier_arrive_expect_tx(full, 16)
+        yield t.bulk_copy(tile.mapa(t.rank), data, full)
+        yield t.mbarrier_wait_parity(full, 0)
+
+    report = program.run(schedules=12)
+    assert report.clean, report

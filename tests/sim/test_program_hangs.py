@@ -55,6 +55,36 @@ def test_announcing_nothing_leaves_bytes_in_the_next_phase() -> None:
     assert report.rules >= {"expect-tx-low", "tile-not-complete"}
 
 
+def test_announcing_nothing_is_not_taken_for_a_refill() -> None:
+    """The reader waits for a phase that completed without bytes, before the load was started in another thread."""
+    program = Program("nothing announced")
+    data = program.global_array("data", np.arange(64, dtype=np.int32))
+    tile = program.shared_array("tile", 64, np.int32)
+    full = program.mbarrier("full")
+
+    @program.role
+    def producer(t):
+        yield t.mbarrier_init(full, 1)
+        yield t.fence_mbarrier_init()
+        yield t.syncthreads()
+        yield t.mbarrier_arrive(full)
+        yield t.bulk_copy(tile, data, full)
+
+    @program.role
+    def consumer(t):
+        yield t.syncthreads()
+        yield t.mbarrier_wait_parity(full, 0)
+        yield t.read_shared(tile)
+
+    in_every_schedule(program, "tile-not-complete")
+    report = program.run(schedules=20)
+    assert "refill-unordered" not in report.rules
+    assert any(
+        "phase 0 of 'full', which was waited for, completed with no bytes announced" in f.message
+        for f in report.findings
+    )
+
+
 @pytest.mark.parametrize(("count", "arrivals"), [(2, 1), (5, 3), (32, 1)])
 def test_a_pending_count_that_is_too_high_never_completes(count: int, arrivals: int) -> None:
     report = load_program(count=count, arrivals=arrivals, announce=TILE).run(schedules=10)

@@ -270,6 +270,11 @@ def test_options_of_a_run(options: dict[str, Any], message: str) -> None:
         (lambda: Program("p").role(None, threads=0), "threads is 0"),
         (lambda: Program("p").role(3), "a generator function, not 3"),
         (lambda: Program("p").role(print, blocks=[1]), "blocks is 1; it must be 0 to 0"),
+        (lambda: Program("p").role(print, blocks=3), "blocks is 3; it must be a sequence of integers"),
+        (lambda: Program("p").role(print, blocks="0"), "must be an integer"),
+        (lambda: Program("p").global_array("a", "text"), "it must be an array of numbers"),
+        (lambda: Program("p").global_array("a", np.array(["2020-01-01"], "M8[D]")), "it must be an array of numbers"),
+        (lambda: Program("p").shared_array("a", 4, "S3"), "it must be a type of numbers"),
     ],
 )  # fmt: skip
 def test_declarations_that_make_no_sense(make: Any, message: str) -> None:

@@ -73,8 +73,9 @@ def needed(earlier: Access, later: Access, known: Known, space: str) -> int:
     """The set that must hold the earlier access for the two to be ordered."""
     if later.proxy == TENSORMAP:
         return known.acquired
-    # Reads need no proxy fence before an asynchronous write: PTX ISA, "Asynchronous Operations"; nor does what the
-    # async proxy itself did, since its completion includes one.
+    # A missing proxy fence between reads and an asynchronous write is not reported, though the PTX ISA's text asks for
+    # one: kernels in the field leave it out, and reads that come before an arrival are done. What the async proxy
+    # itself did needs none, since its completion includes one.
     if earlier.proxy == GENERIC and later.proxy == ASYNC and earlier.does != READ:
         return known.async_shared if space == "shared" else known.async_global
     return known.events

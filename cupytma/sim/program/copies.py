@@ -301,12 +301,13 @@ def _receivers(
 ) -> list[Block]:
     thread = operation.thread
     if cta_mask is None:
-        if barrier.rank != rank:
+        block, other = machine.block_of(rank, thread), machine.block_of(barrier.rank, thread)
+        if block is not other:
             raise ProgramError(
-                f"the tile is in block {rank} of the cluster and the barrier in block {barrier.rank}: a load completes "
-                "on a barrier in the shared memory that it writes (None is the executing block)"
+                f"the tile is in the block of rank {block.rank} and the barrier in that of rank {other.rank}: a load "
+                "completes on a barrier in the shared memory that it writes; give both the same `mapa`"
             )
-        return [machine.block_of(rank, thread)]
+        return [block]
     cluster = machine.cluster_of(thread.block)
     ranks = [rank for rank in range(cta_mask.bit_length()) if cta_mask >> rank & 1]
     for rank in ranks:

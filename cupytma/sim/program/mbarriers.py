@@ -267,14 +267,20 @@ def _report_unexpected(machine: Machine, state: MbarrierState, phase: Phase, tra
     )  # fmt: skip
 
 
+def report_not_announced(machine: Machine, state: MbarrierState) -> bool:
+    """Report bytes that another block has brought to a phase that has none announced; returns whether there are."""
+    phase = state.phase
+    strangers = [t for t in phase.transfers if t.copy.operation.thread.block is not state.block]
+    if phase.announced or not strangers or state.miscounted:
+        return False
+    _report_unexpected(machine, state, phase, strangers[0])
+    return True
+
+
 def report_leftover(machine: Machine, state: MbarrierState) -> None:
     """At the end of a kernel: report bytes that were announced and never came, and the other way round."""
     phase = state.phase
-    if not phase.tx or state.ended is not None or state.miscounted:
-        return
-    strangers = [t for t in phase.transfers if t.copy.operation.thread.block is not state.block]
-    if not phase.announced and strangers:
-        _report_unexpected(machine, state, phase, strangers[0])
+    if not phase.tx or state.ended is not None or state.miscounted or report_not_announced(machine, state):
         return
     places = tuple(t.copy.operation for t in phase.transfers[:1]) or (state.operation,)
     rule, values = _wrong_bytes(machine, state)
@@ -376,7 +382,9 @@ def _explain(
         "barrier": name, "phase": now.number, "arrivals": arrivals, "count": state.count, "announced": now.announced,
         "arrived": now.arrived,
     }  # fmt: skip
-    return Blocked((4 if untouched else 2, now.number), "arrival-missing", values, text)
+    # Bytes without any arrival: the one who should have announced them is missing, and others wait in consequence.
+    forgotten = now.arrived and not (arrivals or now.announced)
+    return Blocked((4 if untouched else 2, -1 if forgotten else now.number), "arrival-missing", values, text)
 
 
 INIT = Behaviour(_init)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from cupytma.sim.program.errors import ProgramError, check_range
 from cupytma.sim.program.machine import Machine
 from cupytma.sim.program.memory import MAX_CLUSTER, MBARRIER_BYTES, Allocation, Mbarrier, ProgramArray, whole_array
+from cupytma.sim.program.operands import integers
 from cupytma.sim.program.report import Finding, Report
 from cupytma.sim.program.schedule import STYLES, run
 from cupytma.sim.program.thread import Thread
@@ -25,6 +26,7 @@ _SHARED_ALIGNMENT = 128
 _MOST_THREADS = 1024
 _MOST = 2**31 - 1
 _STEP_LIMIT = 100_000
+_NO_NUMBERS = "USMm"  # texts and times; of kind "V" are types of numbers that numpy lacks, and tensor maps
 
 RoleBody = Callable[[Thread], Any]
 
@@ -145,7 +147,7 @@ class Program:
             found = np.ascontiguousarray(values)
         except ValueError as error:
             raise ProgramError(f"{name} is no array: {error}") from None
-        if found.dtype.hasobject:
+        if found.dtype.hasobject or found.dtype.kind in _NO_NUMBERS:
             raise ProgramError(f"{name} has dtype {found.dtype}; it must be an array of numbers")
         end = max((a.address + a.size for a in self.global_allocations), default=_FIRST_ADDRESS)
         start = _aligned(end, _GLOBAL_ALIGNMENT) if address is None else check_range("address", address, 0, 2**57 - 1)
@@ -266,7 +268,8 @@ class Program:
         """
         check_range("threads", threads, 1, _MOST_THREADS)
         check_range("kernel", kernel, 0, _MOST)
-        chosen = None if blocks is None else tuple(check_range("blocks", b, 0, self.blocks - 1) for b in blocks)
+        given = None if blocks is None else integers("blocks", blocks)
+        chosen = None if given is None else tuple(check_range("blocks", b, 0, self.blocks - 1) for b in given)
 
         def add(function: RoleBody) -> RoleBody:
             if not callable(function):
@@ -394,7 +397,7 @@ def _dtype(name: str, dtype: Any) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise ProgramError(f"{name}: {dtype!r} is no dtype: {error}") from None
-    if found.hasobject or not found.itemsize:
+    if found.hasobject or not found.itemsize or found.kind in _NO_NUMBERS:
         raise ProgramError(f"{name} has dtype {found}; it must be a type of numbers")
     return found
 

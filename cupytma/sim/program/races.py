@@ -110,6 +110,10 @@ def _tile_rule(
             "once"
         )
         return "tile-not-complete", {"reason": reason}
+    done = state.completed
+    if wait.fresh and done is not None and done.number == wait.phase and not done.announced:
+        reason = f"phase {wait.phase} of {name}, which was waited for, completed with no bytes announced"
+        return "tile-not-complete", {"reason": reason}
     if other.copy is not None:
         return "source-still-read", {}
     return "refill-unordered", {}
@@ -126,7 +130,7 @@ def _map_rule(machine: Machine, earlier: Access, later: Access, known: Known) ->
         values["scope"] = machine.scope_between(earlier.operation.thread.block, block)
         released = bool(earlier.event & known.released(values["scope"]))
     if not earlier.event & known.events:
-        return "unordered", {"later": f"{later.operation} reads the tensor map in {later.array.name!r}"}
+        return "unordered", values | {"later": f"{later.operation} reads the tensor map in {later.array.name!r}"}
     if not released:
         narrower = [scope for scope in SCOPES if earlier.event & known.released(scope)]
         if not narrower:
@@ -143,4 +147,5 @@ def _map_rule(machine: Machine, earlier: Access, later: Access, known: Known) ->
 
 def describe_visit(access: Access, operation: Operation) -> str:
     """What a copy or another block does to shared memory, in words."""
-    return f"{operation} may still be {'reading' if access.does == READ else 'writing'} {access.array.name!r}"
+    does = "using" if access.copy is None else "reading" if access.does == READ else "writing"
+    return f"{operation} may still be {does} {access.array.name!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cupytma.sim.program import mbarriers
 from cupytma.sim.program.errors import ProgramError
 from cupytma.sim.program.machine import Machine, Stop, Underway
 from cupytma.sim.program.state import ThreadState
@@ -99,6 +100,9 @@ def _report_hang(machine: Machine, waiting: list[ThreadState]) -> None:
         waits.setdefault(why.text, []).append(operation.thread.name)
     notes = [f"{', '.join(names)} wait{'s' * (len(names) == 1)} for {text}" for text, names in waits.items()]
     machine.find(cause.rule, [operation for _, operation in blocked], notes, **cause.values)
+    if cause.rule == "arrival-missing":
+        waiter = blocked[0][1]
+        mbarriers.report_not_announced(machine, waiter.thread.block.mbarriers[waiter.operands[0].name])
 
 
 def _endless(machine: Machine, step_limit: int) -> str:
