@@ -69,6 +69,11 @@ def reduction(data_type: DataType, op: str) -> Reduction:
     return found
 
 
+def measured_reductions(data_type: DataType) -> tuple[str, ...]:
+    """The reductions of an element type that are simulated: those whose results have been measured."""
+    return tuple(_TABLE.get(data_type, ()))
+
+
 def combine(chosen: Reduction, old: Bytes, new: Bytes) -> Bytes:
     """The bytes that replace `old`; both C-contiguous, of one shape, rows of whole elements."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
