@@ -58,14 +58,18 @@ def new_unit(target: Target, memory: Bytes, source: Bytes) -> Unit:
     memory, source : ndarray of uint8
         What global memory holds, and shared memory before stores and reductions.
     """
-    buffers = {
+    return Unit(forms.kernels(target), unit_buffers(memory, source))
+
+
+def unit_buffers(memory: Bytes, source: Bytes) -> dict[str, Bytes]:
+    """What the recorder's kernels work on, by name."""
+    return {
         "memory": memory,
         "source": source,
         "image": np.zeros(2 * SHARED_BYTES, np.uint8),
         "answer": np.zeros(64, np.uint8),
         "maps": np.zeros(1024, np.uint8),
     }
-    return Unit(forms.kernels(target), buffers)
 
 
 def form_of(case: Case) -> int:

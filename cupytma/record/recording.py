@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +153,7 @@ class Recording:
         return memory_contents(self.seed)
 
     def save(self, path: str | Path) -> None:
-        """Write the recording to an ``.npz`` file."""
+        """Write the recording to a file, in numpy's ``.npz`` format."""
         rows = np.zeros(len(self.cases), ROW)
         images, place = [], 0
         records = to_records([case.parameters for case in self.cases])
@@ -165,14 +166,15 @@ class Recording:
             row["img_at"], row["img_len"] = place, len(seen.image)
             images.append(seen.image)
             place += len(seen.image)
-        np.savez_compressed(
-            path,
-            cases=rows,
-            images=np.concatenate(images) if images else np.empty(0, np.uint8),
-            seed=np.int64(self.seed),
-            errors=np.array([seen.error for seen in self.observations], dtype=np.str_),
-            about=np.array(list(self.about.items()), dtype=np.str_).reshape(-1, 2),
-        )
+        columns = {
+            "cases": rows,
+            "images": np.concatenate(images) if images else np.empty(0, np.uint8),
+            "seed": np.int64(self.seed),
+            "errors": np.array([seen.error for seen in self.observations], dtype=np.str_),
+            "about": np.array(list(self.about.items()), dtype=np.str_).reshape(-1, 2),
+        }
+        with open(path, "wb") as file:  # under exactly this name; numpy might append to it
+            np.savez_compressed(file, **columns)
 
 
 def memory_contents(seed: int) -> tuple[Bytes, Bytes]:
@@ -191,15 +193,18 @@ def read(path: str | Path) -> Recording:
         If the file cannot be read, or is none.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in _COLUMNS if name not in file]
-            if missing:
-                raise SimulationError(f"{path} is no recording of copies: it lacks {', '.join(missing)}")
-            rows, images, seed = (file[name] for name in _COLUMNS)
-            errors = file["errors"].tolist() if "errors" in file else [""] * len(rows)
-            about = dict(file["about"].tolist()) if "about" in file else {}
-    except (OSError, ValueError, EOFError) as error:
-        raise SimulationError(f"{path} cannot be read as a recording of copies: {error}") from error
+        file = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise SimulationError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise SimulationError(f"{path} is no recording of copies: it is no .npz file") from error
+    missing = [name for name in _COLUMNS if name not in getattr(file, "files", ())]
+    if missing:
+        raise SimulationError(f"{path} is no recording of copies: it lacks {', '.join(missing)}")
+    with file:
+        rows, images, seed = (file[name] for name in _COLUMNS)
+        errors = file["errors"].tolist() if "errors" in file else [""] * len(rows)
+        about = dict(file["about"].tolist()) if "about" in file else {}
     missing = [name for name in ROW.names or () if name not in (rows.dtype.names or ())]
     if missing:
         raise SimulationError(f"{path} is no recording of copies: its rows lack {', '.join(missing)}")

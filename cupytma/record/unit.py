@@ -26,7 +26,6 @@ Bytes = npt.NDArray[np.uint8]
 ALIGNMENT = 1024
 """Bytes that every buffer is aligned to."""
 
-_PATIENCE = 30.0
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 
 
@@ -72,10 +71,12 @@ class Unit:
         The kernels.
     buffers : mapping of str to ndarray of uint8
         Device memory that the kernels use, by name, with what it holds before each of them.
+    patience : float
+        Seconds after which a kernel is taken to hang; the first one has to load CuPy, too.
     """
 
-    def __init__(self, module: Module, buffers: Mapping[str, Bytes]) -> None:
-        self._module, self._buffers = module, dict(buffers)
+    def __init__(self, module: Module, buffers: Mapping[str, Bytes], patience: float = 30.0) -> None:
+        self._module, self._buffers, self._patience = module, dict(buffers), patience
         self._process: Any = None
         self._connection: Any = None
         self._hello = _Answer()
@@ -160,8 +161,8 @@ class Unit:
 
     def _receive(self) -> _Answer:
         try:
-            answer = _Answer(error=f"no answer in {_PATIENCE:.0f} s: the kernel hangs")
-            if self._connection.poll(_PATIENCE):
+            answer = _Answer(error=f"no answer in {self._patience:.0f} s: the kernel hangs")
+            if self._connection.poll(self._patience):
                 answer = self._connection.recv()
         except (EOFError, OSError):
             answer = _Answer(error="the process that ran it ended without a word")
@@ -239,8 +240,8 @@ def _about() -> dict[str, str]:
     about = {
         "device": name.decode() if isinstance(name, bytes) else str(name),
         "compute capability": ".".join(map(str, compute_capability())),
-        "CUDA of the driver": _version(runtime.driverGetVersion()),
-        "CUDA runtime": _version(runtime.runtimeGetVersion()),
+        "driver CUDA": _version(runtime.driverGetVersion()),
+        "runtime CUDA": _version(runtime.runtimeGetVersion()),
         "CuPy": str(cupy().__version__),
     }
     with suppress(OSError):

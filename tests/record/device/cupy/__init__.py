@@ -6,6 +6,8 @@ recorder uses is here.
 
 from __future__ import annotations
 
+import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +20,8 @@ from cupytma.record.recording import SHARED_BYTES, UNWRITTEN
 from cupytma.tensormap import TensorMap
 
 __version__ = "0"
+# What this device does otherwise than the simulator: "byte", "count", "write", "death", "hang".
+DEFECT = os.environ.get("SIMULATED_GPU_DEFECT", "")
 uint8 = np.uint8
 _arrays: list[np.ndarray] = []
 
@@ -76,8 +80,12 @@ class _Function:
             else int(value)
             for value in values
         ]  # fmt: skip
+        if DEFECT == "hang":
+            time.sleep(3600)
         try:
             getattr(_Kernels, self.name)(*arguments)
+            if DEFECT == "death":
+                raise CUDARuntimeError("cudaErrorLaunchFailure: unspecified launch failure")
         except sim.MisalignedAddress as fault:
             raise CUDARuntimeError("cudaErrorMisalignedAddress: misaligned address") from fault
         except sim.Fault as fault:
@@ -155,12 +163,16 @@ def _loaded(tensor_map: TensorMap, copy) -> tuple[int, np.ndarray]:
     offsets = copy["offsets"][: len(coords) - 2].tolist() if copy["form"] >= 8 else ()
     counted = sim.load(tensor_map, coords, **place, shared=shared, offsets=offsets)
     assert counted < COUNT_LIMIT
-    return counted, shared
+    if DEFECT == "byte":
+        shared[place["shared_offset"]] ^= 1
+    return counted + 16 * (DEFECT == "count"), shared
 
 
 def _written(operation, tensor_map: TensorMap, words, copy, source) -> None:
     coords, place = _operands(tensor_map, copy)
     operation(tensor_map, *words, coords, **place, shared=_array_from(source)[:SHARED_BYTES].copy())
+    if DEFECT == "write":
+        place["memory"][1 << 16] ^= 1
 
 
 class _Driver:
