@@ -32,7 +32,7 @@ Random = np.random.Generator
 
 _SHARES = {TILED_LOAD: 0.4, IM2COL_LOAD: 0.2, TILED_STORE: 0.15, IM2COL_STORE: 0.1, REDUCTION: 0.15}
 _TYPES = tuple(member for member in DataType if member <= DataType.TFLOAT32_FTZ)
-_REDUCED = tuple(member for member in _TYPES if measured_reductions(member))
+_REDUCTIONS = tuple((member, op) for member in _TYPES for op in measured_reductions(member))
 # The largest extent of a dimension, by rank, so that most tensors fit the window.
 _LARGEST = {1: 4096, 2: 128, 3: 32, 4: 12, 5: 7}
 
@@ -82,7 +82,10 @@ def _drawn(seed: int, *, dies: bool, unmeasured: bool = False) -> Iterator[Case]
 def _case(random: Random, kind: int, *, unmeasured: bool) -> Case | None:
     """A case whose tensor lies within the window; None if this draw gave none."""
     store = kind not in LOADS
-    types = _REDUCED if kind == REDUCTION else _TYPES
+    types, reduction = _TYPES, "add"
+    if kind == REDUCTION:
+        data_type, reduction = _REDUCTIONS[int(random.integers(len(_REDUCTIONS)))]
+        types = (data_type,)
     parameters: Parameters
     if kind in (IM2COL_LOAD, IM2COL_STORE) or (kind == REDUCTION and unmeasured):
         parameters = _im2col(random, types, store=store, interleaved=unmeasured or not store)
@@ -99,7 +102,7 @@ def _case(random: Random, kind: int, *, unmeasured: bool) -> Case | None:
         coords=_coords(random, parameters, store=store),
         offsets=_offsets(random, parameters) if kind == IM2COL_LOAD else (),
         shared_offset=place,
-        reduction=str(random.choice(measured_reductions(parameters.data_type))) if kind == REDUCTION else "add",
+        reduction=reduction,
     )
 
 

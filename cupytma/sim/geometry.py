@@ -18,6 +18,7 @@ from cupytma.errors import SimulationError
 from cupytma.sim.faults import NotSimulatedError
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
+from cupytma.tensormap.fields import CORNER_BITS
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Tiled
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
 
@@ -81,6 +82,8 @@ class Geometry:
         Rows along each axis (tiled). For im2col one number: the pixels.
     walk : Walk or None
         Set for im2col.
+    offset_mask : int
+        What is left of an im2col offset: as many bits as a corner has; hardware drops the others (measured).
     width : int
         Bytes of a row.
     pitch : int
@@ -102,6 +105,7 @@ class Geometry:
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
     walk: Walk | None
+    offset_mask: int
     width: int
     pitch: int
     inner_bytes: int | None
@@ -167,6 +171,7 @@ def _geometry(tensor_map: TensorMap) -> Geometry:
         axes=_axes(parameters),
         counts=counts,
         walk=walk,
+        offset_mask=(1 << CORNER_BITS.get(parameters.rank, 16)) - 1,
         width=width,
         # A slice never pads; a row shorter than the swizzle's span still advances by a whole span (measured).
         pitch=width if interleaved else max(width, parameters.swizzle.span),

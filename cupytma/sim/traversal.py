@@ -143,7 +143,7 @@ def _walk_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], offsets: tup
         wrapped = since >= 0
         steps[i] = np.where(wrapped, lower - along[i] + since % cycle * step, moves * step)
         if i < len(offsets):
-            steps[i] += offsets[i]
+            steps[i] += offsets[i] & plan.offset_mask
         moves = np.where(wrapped, since // cycle + 1, 0)
     steps[-1] = moves * plan.axes[-1].step
     return steps

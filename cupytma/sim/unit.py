@@ -149,7 +149,7 @@ def store(
     ------
     IllegalInstruction
         If a coordinate is negative, the innermost start is not a multiple of 16 bytes, an im2col start lies outside
-        its bounding box, or an im2col lower corner is not 0.
+        its bounding box, or an im2col lower corner is negative.
     MisalignedAddress, OutOfWindow, SharedOverrun, SimulationError, ArrayError
         As for `load`.
     """

@@ -214,8 +214,69 @@ def other_reductions() -> Iterator[Trial]:
                 yield Trial("types and operations not recorded", f"{data_type} {op}", case)
 
 
+def added_floats() -> Iterator[Trial]:
+    """Sums at the edges: infinities, NaNs of every kind, denormals, overflow, ties."""
+    for data_type, size, mantissa in (
+        ("FLOAT64", 8, 52), ("TFLOAT32", 4, 23), ("TFLOAT32_FTZ", 4, 23), ("FLOAT32", 4, 23), ("FLOAT32_FTZ", 4, 23),
+        ("FLOAT16", 2, 10), ("BFLOAT16", 2, 7),
+    ):  # fmt: skip
+        bits, one = 8 * size, 1 << mantissa
+        infinity = (1 << (bits - 1)) - one
+        half = (infinity >> 1) // one * one
+        magnitudes = [
+            0, 1, 2, one - 1, one, one + 1, 2 * one - 1, half, half + 1, half - one * mantissa, infinity - 1, infinity,
+            infinity + 1, infinity + one // 2, infinity + one // 2 + 5, infinity + one - 1,
+        ]
+        edges = [sign << (bits - 1) | magnitude for sign in (0, 1) for magnitude in magnitudes]
+        old, new = (grid.reshape(-1) for grid in np.meshgrid(np.array(edges, np.uint64), np.array(edges, np.uint64)))
+        case = Case(REDUCTION, tiled(data_type, (256, len(old) // 256), (256, len(old) // 256)), (0, 0))
+        yield Trial("add at the edges", data_type, case, flat(old, f"<u{size}"), flat(new, f"<u{size}"))
+
+
+def large_offsets() -> Iterator[Trial]:
+    """im2col offsets at and beyond the ranges that the PTX ISA gives: 16, 8 or 5 bits by rank."""
+    for rank in (3, 4, 5):
+        dims = (*(16, 300, 40, 3)[: rank - 1], 2)
+        for interleave, shift in (("NONE", 0), ("16B", 1)):
+            sizes = dims if not shift else (*dims[1:-1], 2, dims[-1])
+            p = Im2col(
+                data_type="FLOAT16", global_address=4096, global_dim=sizes, interleave=interleave,
+                global_strides=_packed_strides(sizes, 16 if shift else 2),
+                pixel_box_lower_corner=(-4,) * (rank - 2), pixel_box_upper_corner=(-4,) * (rank - 2),
+                channels_per_pixel=16, pixels_per_column=24,
+            )  # fmt: skip
+            start = (0, *(-2,) * (rank - 2), 0) if not shift else (*(-2,) * (rank - 2), 1, 0)
+            for value in (0, 3, 17, 31, 32, 35, 127, 128, 130, 200, 255, 256, 259, 40000, 65535):
+                for place in range(rank - 2):
+                    offsets = tuple(value * (i == place) for i in range(rank - 2))
+                    case = Case(IM2COL_LOAD, p, start, offsets)
+                    label = f"rank {rank}, interleave {interleave}, {offsets}"
+                    yield Trial("im2col offsets beyond their bits", label, case)
+
+
+def _packed_strides(dims: tuple[int, ...], unit: int) -> tuple[int, ...]:
+    strides = [dims[0] * unit]
+    for extent in dims[1:-1]:
+        strides.append(strides[-1] * extent)
+    return tuple(-(-stride // 16) * 16 for stride in strides)
+
+
+def store_corners() -> Iterator[Trial]:
+    """im2col stores with lower corners other than 0, that the walk comes back to and that it does not."""
+    common: dict[str, Any] = {
+        "data_type": "FLOAT16", "global_address": 4096, "global_dim": (32, 9, 7, 3), "channels_per_pixel": 16,
+        "pixel_box_upper_corner": (-1, 0),
+    }  # fmt: skip
+    for lower in ((0, 0), (1, 0), (0, 1), (2, 3), (-1, 0), (0, -1), (-1, 1), (1, -1)):
+        for pixels in (1, 2, 40):
+            p = Im2col(**common, pixel_box_lower_corner=lower, pixels_per_column=pixels)
+            for kind in (IM2COL_STORE, REDUCTION):
+                case = Case(kind, p, (0, 2, 3, 0))
+                yield Trial("im2col writes by lower corner", f"kind {kind}, lower {lower}, {pixels} pixels", case)
+
+
 TRIALS: tuple[Callable[[], Iterator[Trial]], ...] = (
-    inc_and_dec, overlaps, im2col_writes, starts, pixels, other_reductions,
+    inc_and_dec, overlaps, im2col_writes, starts, pixels, other_reductions, added_floats, large_offsets, store_corners,
 )  # fmt: skip
 
 
@@ -375,13 +436,13 @@ def window_ends(unit: Unit) -> Iterator[Row]:
         image, _ = _expected(case)
         inside = read["image"][:1024]
         want = np.full(1024, UNWRITTEN, np.uint8)
-        part = image[max(0, distance - 1024) : max(0, distance)]
-        want[1024 - distance :][: len(part)] = part if distance <= 1024 else image[distance - 1024 : distance]
+        part = image[max(0, distance - 1024) : distance]
+        want[max(0, 1024 - distance) :] = part
         right = "right" if np.array_equal(inside, want) else "WRONG"
         return f"completed; shared memory ends at {end:#x}; {counted} B counted of 2048; the last KiB is {right}"
 
-    for shared in (16384, 227 * 1024):
-        for distance in (1024, 128, 0, -1024):
+    for shared in (16384, 16384 + 16, 16384 + 144, 227 * 1024):
+        for distance in (2048 - 128, 1024, 128, 0) if shared % 128 == 0 else (2048 - 128 + 16, 16):
             for name, case in (("load", load), ("store", store)):
                 label = f"{name}: {shared} B, the tile ends {2048 - distance} B after it"
                 row = "g: tile past the window", label

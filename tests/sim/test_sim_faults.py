@@ -123,8 +123,11 @@ def test_an_im2col_start_must_lie_in_its_bounding_box() -> None:
         expect(sim.IllegalInstruction, pattern.format(outside), sim.load, column(-1, -1), (0, outside, 0))
 
 
-def test_an_im2col_store_needs_a_lower_corner_of_zero() -> None:
-    expect(sim.IllegalInstruction, "store with lower corner 1 in spatial", sim.store, column(1), (0, 1, 0))
+def test_an_im2col_store_needs_a_lower_corner_that_is_not_negative() -> None:
+    expect(sim.IllegalInstruction, "store with lower corner -1 in spatial", sim.store, column(-1), (0, 1, 0))
+    memory = np.zeros(64 * 16 * 2, np.uint8)
+    sim.store(column(1), (0, 1, 0), memory=memory, base=BASE, shared=np.ones(128, np.uint8))
+    assert memory.any()
 
 
 def test_every_fault_row_of_the_table_is_raised_as_one_kind_of_fault() -> None:
