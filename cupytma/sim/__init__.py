@@ -9,6 +9,7 @@ order, dimension 0 first and fastest.
 from cupytma.sim.faults import (
     Fault,
     IllegalInstruction,
+    LaunchFailure,
     MisalignedAddress,
     NotSimulatedError,
     OutOfWindow,
@@ -16,12 +17,14 @@ from cupytma.sim.faults import (
     SimulationError,
 )
 from cupytma.sim.mapping import TileMap, tile_map
+from cupytma.sim.modes import verified
 from cupytma.sim.swizzle import swizzle_address, swizzle_chunk
-from cupytma.sim.unit import load, prefetch, reduce, store
+from cupytma.sim.unit import load, multicast, prefetch, reduce, store
 
 __all__ = [
     "Fault",
     "IllegalInstruction",
+    "LaunchFailure",
     "MisalignedAddress",
     "NotSimulatedError",
     "OutOfWindow",
@@ -29,10 +32,12 @@ __all__ = [
     "SimulationError",
     "TileMap",
     "load",
+    "multicast",
     "prefetch",
     "reduce",
     "store",
     "swizzle_address",
     "swizzle_chunk",
     "tile_map",
+    "verified",
 ]

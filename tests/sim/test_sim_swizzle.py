@@ -88,6 +88,7 @@ def test_arrays_and_numbers_give_the_same_formula() -> None:
     assert found.tolist() == [sim.swizzle_chunk(int(r), int(c), "64B", 128) for r, c in zip(row, chunk, strict=True)]
 
 
-def test_swizzles_that_have_not_been_measured_are_refused_by_name() -> None:
-    with pytest.raises(sim.NotSimulatedError, match=r"128B_ATOM_32B is not simulated.*simulated are NONE, 32B"):
-        sim.swizzle_address(0, "128B_ATOM_32B")
+def test_a_swizzle_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    for wrong in ("96B", 7, None):
+        with pytest.raises(sim.SimulationError, match=r"no member .*its members are NONE, 32B"):
+            sim.swizzle_address(0, wrong)
