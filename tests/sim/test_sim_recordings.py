@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ from sim_recordings import (
     recording,
 )
 
-from cupytma import sim
+from cupytma import record, sim
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def run(case: Case, memory: Bytes, shared: Bytes) -> int:
@@ -102,3 +105,12 @@ def test_a_barrier_that_expects_more_than_the_simulated_count_never_completes() 
         if case.seen.transaction_bytes >= moved:
             outcomes["more" if case.seen.transaction_bytes > moved else "exact"].add(case.seen.outcome)
     assert outcomes == {"more": {NEVER_COMPLETED}, "exact": {COMPLETED}}
+
+
+def test_the_random_copies_of_an_h200_agree_to_the_last_byte_and_count() -> None:
+    recorded = record.read(GOLDEN / "h200_cases.npz")
+    assert recorded.about["device"] == "NVIDIA H200"
+    assert "counted" in recorded.about
+    outcomes = [seen.outcome for seen in recorded.observations]
+    assert (outcomes.count(COMPLETED), outcomes.count(DIED)) == (1000, 40)
+    assert not list(record.disagreements(recorded))
