@@ -43,6 +43,9 @@ def record(cases: int, faults: int, seed: int | None, output: str, check: str | 
     counts go to a file with the names of the card, its driver and CUDA. Then the simulator does the same, and every
     difference is printed: the exit code is 0 if there is none and 1 if there is one.
 
+    On GPUs newer than Hopper the copies include modes and types that the
+    simulator knows from documents alone.
+
     A recording of a GPU that the simulator has not been measured against is worth sending to its authors.
     """
     from cupytma import record as recorder
@@ -77,17 +80,22 @@ def _recorded(cases: int, faults: int, seed: int) -> Recording:
 
 
 def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:
+    from cupytma.record.prediction import undescribed
     from cupytma.record.recording import DIED, KINDS
 
     about = {name: value for name, value in recording.about.items() if name != "counted"}
     show(table(("", ""), [*about.items(), ("seed", str(recording.seed))]))
     rows = []
-    for kind, name in enumerate(KINDS):
+    for kind, (name, *_) in enumerate(KINDS):
         numbers = [i for i, case in enumerate(recording.cases) if case.kind == kind]
         died = sum(recording.observations[i].outcome == DIED for i in numbers)
         differ = sum(one.case.kind == kind for one in wrong)
-        rows.append((f"{name}s", str(len(numbers)), str(died), str(differ)))
+        if numbers:
+            rows.append((f"{name}s", str(len(numbers)), str(died), str(differ)))
     show(table(("", "copies", "died", "differ"), rows, right=("copies", "died", "differ")))
+    silent = undescribed(recording)
+    if silent:
+        show(f"{len(silent)} of them are such as no document describes; they are recorded and not compared")
     for one in wrong[:_SHOWN]:
         show(str(one), style="red")
     if len(wrong) > _SHOWN:

@@ -5,10 +5,10 @@
 """
 
 from cupytma.record.hardware import record_cases, record_random
-from cupytma.record.prediction import Disagreement, disagreements, predict
+from cupytma.record.prediction import Disagreement, disagreements, predict, undescribed
 from cupytma.record.recording import Case, Observation, Recording, read
 
 __all__ = [
     "Case", "Disagreement", "Observation", "Recording", "disagreements", "predict", "read",
-    "record_cases", "record_random",
+    "record_cases", "record_random", "undescribed",
 ]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cupytma import ptx
 from cupytma.ptx.instruction import Instruction
@@ -22,6 +22,7 @@ LOAD_MODES = ("tile", "im2col", "tile::gather4", "im2col::w", "im2col::w::128")
 STORE_MODES = ("tile", "im2col_no_offs", "tile::scatter4")
 _RANKS = {"tile": range(1, 6), "tile::gather4": (2,), "tile::scatter4": (2,)}
 _IM2COL_RANKS = range(3, 6)
+_DESTINATIONS = ("shared::cluster", "shared::cta")
 # Transaction bytes that the counting barrier expects: more than any tile of the recorder's, a multiple of 16.
 COUNT_LIMIT = 2 * SHARED_BYTES
 # Every function that starts a copy takes the same things, and each form uses those that it has.
@@ -52,12 +53,26 @@ def reduce_form(rank: int, reduction: str, mode: str = "tile") -> int:
     return 64 * REDUCTIONS.index(reduction) + store_form(rank, mode)
 
 
-def _loads(build: Callable[..., Instruction], **words: bool) -> Iterable[tuple[int, Instruction]]:
-    return (
-        (load_form(rank, mode), build(rank=rank, mode=mode, **words))
-        for mode in LOAD_MODES
-        for rank in _RANKS.get(mode, _IM2COL_RANKS)
-    )
+def has_load(mode: str, target: Target) -> bool:
+    """Whether a target has loads of a mode, to any shared memory."""
+    rank = min(_RANKS.get(mode, _IM2COL_RANKS))
+    return any(ptx.tensor_load(rank=rank, mode=mode, destination=d).supported_on(target) for d in _DESTINATIONS)
+
+
+def has_store(mode: str, target: Target) -> bool:
+    """Whether a target has stores of a mode."""
+    return ptx.tensor_store(rank=min(_RANKS.get(mode, _IM2COL_RANKS)), mode=mode).supported_on(target)
+
+
+def _loads(build: Callable[..., Instruction], target: Target, **words: Any) -> Iterable[tuple[int, Instruction]]:
+    """The forms that a target has; to the block's own shared memory where only that is to be had."""
+    for mode in LOAD_MODES:
+        for rank in _RANKS.get(mode, _IM2COL_RANKS):
+            forms = [build(rank=rank, mode=mode, **words)]
+            if build is ptx.tensor_load and not words:
+                forms.append(build(rank=rank, mode=mode, destination=_DESTINATIONS[1]))
+            having = [form for form in forms if form.supported_on(target)]
+            yield from ((load_form(rank, mode), form) for form in having[:1])
 
 
 def _stores() -> Iterable[tuple[int, Instruction]]:
@@ -98,11 +113,11 @@ def _function(name: str, forms: Iterable[tuple[int, Instruction]], target: Targe
 def header(target: Target) -> str:
     """The functions that start a copy by the number of its form, as CUDA C++ for a target."""
     forms = {
-        "start_load": _loads(ptx.tensor_load),
-        "start_multicast": _loads(ptx.tensor_load, multicast=True),
+        "start_load": _loads(ptx.tensor_load, target),
+        "start_multicast": _loads(ptx.tensor_load, target, multicast=True),
         "start_store": _stores(),
         "start_reduce": _reductions(),
-        "start_prefetch": _loads(ptx.tensor_prefetch),
+        "start_prefetch": _loads(ptx.tensor_prefetch, target),
     }
     return "#pragma once\n" + "\n".join(_function(name, rows, target) for name, rows in forms.items())
 

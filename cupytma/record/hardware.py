@@ -11,12 +11,10 @@ import numpy as np
 
 from cupytma.record import forms
 from cupytma.record.drawing import draw_cases, draw_faults
-from cupytma.record.prediction import predict, tensor_map
+from cupytma.record.prediction import expected_bytes, predict, tensor_map
 from cupytma.record.recording import (
     COMPLETED,
     DIED,
-    IM2COL_LOAD,
-    IM2COL_STORE,
     NEVER_COMPLETED,
     REDUCTION,
     SHARED_BYTES,
@@ -29,11 +27,12 @@ from cupytma.record.recording import (
     write_image,
 )
 from cupytma.record.unit import ALIGNMENT, Buffer, KernelDied, Unit
-from cupytma.tensormap.parameters import Im2col
+from cupytma.sim.faults import Fault, NotSimulatedError
 from cupytma.version import __version__
 
 if TYPE_CHECKING:
     from cupytma.targets import Target
+    from cupytma.tensormap.tensor_map import TensorMap
 
 # `Copy` of kernels/record.cu.
 COPY = np.dtype(
@@ -47,6 +46,14 @@ _PROCESSES = 4
 _UNCOUNTED = 0xFFFFFFFF
 
 Progress = Callable[[int, int], None]
+
+
+def _expected(case: Case, m: TensorMap) -> int:
+    """The bytes that a barrier is to expect; those of the tensor map where nobody knows better."""
+    try:
+        return expected_bytes(case, m)
+    except NotSimulatedError:
+        return m.box_bytes
 
 
 def new_unit(target: Target, memory: Bytes, source: Bytes) -> Unit:
@@ -74,12 +81,12 @@ def unit_buffers(memory: Bytes, source: Bytes) -> dict[str, Bytes]:
 
 def form_of(case: Case) -> int:
     """The number of the case's form of the instruction."""
-    rank, im2col = case.parameters.rank, isinstance(case.parameters, Im2col)
+    rank = case.parameters.rank
     if case.is_load:
-        return forms.load_form(rank, "im2col" if case.kind == IM2COL_LOAD else "tile")
+        return forms.load_form(rank, case.mode)
     if case.kind == REDUCTION:
-        return forms.reduce_form(rank, case.reduction, "im2col_no_offs" if im2col else "tile")
-    return forms.store_form(rank, "im2col_no_offs" if case.kind == IM2COL_STORE else "tile")
+        return forms.reduce_form(rank, case.reduction, case.mode)
+    return forms.store_form(rank, case.mode)
 
 
 def copy_operands(case: Case, expected_bytes: int = 0, cta_mask: int = 0, form: int | None = None) -> Any:
@@ -110,7 +117,7 @@ def observe(unit: Unit, case: Case, memory: Bytes, *, source: Bytes | None = Non
     writes = {"memory": memory} if source is None else {"memory": memory, "source": source}
     try:
         m = tensor_map(case, unit.addresses["memory"], target)
-        expected = m.box_bytes
+        expected = _expected(case, m)
         operands = (m, copy_operands(case, expected))
         if case.is_load:
             read = unit.run(
@@ -180,7 +187,7 @@ def record_cases(
         with ThreadPoolExecutor(max(1, min(processes, len(cases)))) as pool:
             observations = list(pool.map(one, cases))
             for number, (case, seen) in enumerate(zip(cases, observations, strict=True)):
-                if seen.outcome == DIED and predict(case, memory, source).outcome != DIED:
+                if seen.outcome == DIED and not _foretold(case, memory, source):
                     # Perhaps another process's fault was taken for this one's: again, with nothing else running.
                     observations[number] = pool.submit(one, case).result()
         about = {
@@ -196,6 +203,14 @@ def record_cases(
     return Recording(tuple(cases), tuple(observations), seed, about)
 
 
+def _foretold(case: Case, memory: Bytes, source: Bytes) -> bool:
+    """Whether the simulator says that a case kills the kernel."""
+    try:
+        return predict(case, memory, source).outcome == DIED
+    except (Fault, NotSimulatedError):
+        return False
+
+
 def record_random(
     count: int, faults: int, seed: int, *, processes: int = _PROCESSES, progress: Progress | None = None
 ) -> Recording:
@@ -204,7 +219,8 @@ def record_random(
     Parameters
     ----------
     count : int
-        Copies that should work.
+        Copies that should work. On a device that has them, modes, types and swizzles that the simulator knows from
+        documents alone are among them.
     faults : int
         Copies that should kill the kernel; each costs a second or two.
     seed : int
@@ -217,5 +233,8 @@ def record_random(
     NoDeviceError, CompileError
         As for `record_cases`.
     """
-    cases = draw_cases(count, seed) + draw_faults(faults, seed)
+    from cupytma.runtime.compiler import current_target
+
+    target = current_target()
+    cases = draw_cases(count, seed, target=target) + draw_faults(faults, seed, target=target)
     return record_cases(cases, seed, processes=processes, progress=progress)

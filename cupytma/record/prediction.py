@@ -22,7 +22,10 @@ from cupytma.record.recording import (
     write_image,
 )
 from cupytma.sim.faults import IllegalInstruction, MisalignedAddress
+from cupytma.sim.geometry import geometry
+from cupytma.sim.modes import FULL_TARGET
 from cupytma.targets import DEFAULT_TARGET, Target
+from cupytma.tensormap.parameters import Im2colWide
 from cupytma.tensormap.tensor_map import TensorMap
 
 # Where the simulator takes the window to lie; any address does that is aligned to 1024 bytes.
@@ -46,9 +49,20 @@ class Disagreement:
         return f"case {self.number}: {self.difference}\n  {self.case}"
 
 
-def tensor_map(case: Case, base: int, target: Target = DEFAULT_TARGET) -> TensorMap:
-    """The case's tensor map, with the window at an address."""
-    return replace(case.parameters, global_address=case.parameters.global_address + base).encode(target)
+def tensor_map(case: Case, base: int, target: Target | None = None) -> TensorMap:
+    """The case's tensor map, with the window at an address; by default for the oldest target that has it."""
+    p = case.parameters
+    if target is None:
+        target = FULL_TARGET if isinstance(p, Im2colWide) or p.violations(DEFAULT_TARGET) else DEFAULT_TARGET
+    return replace(p, global_address=p.global_address + base).encode(target)
+
+
+def expected_bytes(case: Case, m: TensorMap) -> int:
+    """The transaction bytes of the case, halo pixels included."""
+    plan = geometry(m, None if case.kind == REDUCTION else case.mode, store=not case.is_load)
+    if plan.walk is not None and plan.walk.is_wide and case.offsets:
+        plan = plan.with_halo(case.offsets[0])
+    return plan.transaction_bytes
 
 
 def predict(case: Case, memory: Bytes, source: Bytes) -> Observation:
@@ -62,31 +76,37 @@ def predict(case: Case, memory: Bytes, source: Bytes) -> Observation:
 
     Raises
     ------
-    SimulationError, OutOfWindow
-        For a case that the simulator cannot judge.
+    NotSimulatedError
+        For a case that no document describes.
+    OutOfWindow, SharedOverrun
+        For one that leaves the window of global memory or the shared array.
     """
     m, at = tensor_map(case, BASE), case.shared_offset
     try:
         if case.is_load:
             shared = np.full(SHARED_BYTES, UNWRITTEN, np.uint8)
             moved = sim.load(
-                m, case.coords, memory=memory, base=BASE, shared=shared, shared_offset=at, offsets=case.offsets
-            )
+                m, case.coords, memory=memory, base=BASE, shared=shared, shared_offset=at, offsets=case.offsets,
+                mode=case.mode,
+            )  # fmt: skip
             return Observation(COMPLETED, moved, load_image(shared, at))
         written = memory.copy()
         if case.kind == REDUCTION:
             sim.reduce(m, case.reduction, case.coords, memory=written, base=BASE, shared=source, shared_offset=at)
         else:
-            sim.store(m, case.coords, memory=written, base=BASE, shared=source, shared_offset=at)
+            sim.store(m, case.coords, memory=written, base=BASE, shared=source, shared_offset=at, mode=case.mode)
     except (sim.OutOfWindow, sim.SharedOverrun):
         raise
     except sim.Fault as fault:
         return Observation(DIED, error=_ERRORS.get(type(fault), ""))
-    return Observation(COMPLETED, m.box_bytes, write_image(memory, written))
+    return Observation(COMPLETED, expected_bytes(case, m), write_image(memory, written))
 
 
 def disagreements(recording: Recording) -> Iterator[Disagreement]:
-    """Every case of a recording in which the simulator does not do what hardware did."""
+    """Every case of a recording in which the simulator does not do what hardware did.
+
+    Cases that no document describes are left out; see `undescribed`.
+    """
     memory, source = recording.contents
     counted = "counted" in recording.about
     for number, (case, seen) in enumerate(zip(recording.cases, recording.observations, strict=True)):
@@ -94,8 +114,24 @@ def disagreements(recording: Recording) -> Iterator[Disagreement]:
             difference = _difference(case, seen, predict(case, memory, source), counted)
         except sim.SharedOverrun as fault:
             difference = "" if seen.outcome == DIED else f"the simulator refuses it: {fault}"
+        except sim.NotSimulatedError:
+            continue
         if difference:
             yield Disagreement(number, case, difference)
+
+
+def undescribed(recording: Recording) -> tuple[int, ...]:
+    """The numbers of the cases that the simulator cannot judge, because no document says what they do."""
+    memory, source = recording.contents
+    found = []
+    for number, case in enumerate(recording.cases):
+        try:
+            predict(case, memory, source)
+        except sim.NotSimulatedError:
+            found.append(number)
+        except sim.Fault:
+            pass
+    return tuple(found)
 
 
 def _difference(case: Case, seen: Observation, predicted: Observation, counted: bool) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from cupytma.errors import SimulationError
 from cupytma.ptx.reductions import REDUCTIONS
 from cupytma.tensormap.driver_comparison import parameters_of
-from cupytma.tensormap.parameters import Parameters
+from cupytma.tensormap.parameters import Im2col, Parameters
 from cupytma.tensormap.records import RECORD, to_records
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,9 +29,29 @@ GLOBAL_BYTES = 1 << 20
 SHARED_BYTES = 1 << 15
 UNWRITTEN = 0xCD
 
-TILED_LOAD, IM2COL_LOAD, TILED_STORE, IM2COL_STORE, REDUCTION = range(5)
-KINDS = ("tiled load", "im2col load", "tiled store", "im2col store", "reduction")
-LOADS = (TILED_LOAD, IM2COL_LOAD)
+
+class Kind(NamedTuple):
+    """One kind of operation: its name, whether shared memory is its destination, and its mode, if it is always one."""
+
+    name: str
+    is_load: bool
+    mode: str | None = None
+
+
+KINDS = (
+    Kind("tiled load", True, "tile"),
+    Kind("im2col load", True, "im2col"),
+    Kind("tiled store", False, "tile"),
+    Kind("im2col store", False, "im2col_no_offs"),
+    Kind("reduction", False),
+    Kind("gather load", True, "tile::gather4"),
+    Kind("scatter store", False, "tile::scatter4"),
+    Kind("im2col::w load", True, "im2col::w"),
+    Kind("im2col::w::128 load", True, "im2col::w::128"),
+)
+(
+    TILED_LOAD, IM2COL_LOAD, TILED_STORE, IM2COL_STORE, REDUCTION, GATHER_LOAD, SCATTER_STORE, WIDE_LOAD, WIDE_128_LOAD,
+) = range(len(KINDS))  # fmt: skip
 NEVER_COMPLETED, COMPLETED, DIED = range(3)
 
 _Columns = list[Any]
@@ -58,9 +78,9 @@ class Case:
     parameters : Parameters
         Of the tensor map; ``global_address`` counts from the window.
     coords : tuple of int
-        In elements, driver order.
+        In elements, driver order; of a gather or scatter the column and four rows.
     offsets : tuple of int
-        Of an im2col load, in pixels, W first.
+        Of an im2col load, in pixels, W first; of an im2col::w load the halo and the offset.
     shared_offset : int
         Where the tile starts in the shared array, in bytes.
     reduction : str
@@ -77,10 +97,16 @@ class Case:
     @property
     def is_load(self) -> bool:
         """Whether shared memory is the destination."""
-        return self.kind in LOADS
+        return KINDS[self.kind].is_load
+
+    @property
+    def mode(self) -> str:
+        """The instruction's mode."""
+        return KINDS[self.kind].mode or ("im2col_no_offs" if isinstance(self.parameters, Im2col) else "tile")
 
     def __str__(self) -> str:
-        what = f"{KINDS[self.kind]} {self.reduction}" if self.kind == REDUCTION else KINDS[self.kind]
+        name = KINDS[self.kind].name
+        what = f"{name} {self.reduction}" if self.kind == REDUCTION else name
         offsets = f", offsets {self.offsets}" if self.offsets else ""
         return f"{what} at {self.coords}{offsets}, shared byte {self.shared_offset}: {self.parameters!r}"
 
@@ -216,11 +242,13 @@ def read(path: str | Path) -> Recording:
 def _case(row: Any) -> Case:
     parameters, kind = parameters_of(row["rec"]), int(row["kind"])
     rank = parameters.rank
+    coordinates = 5 if kind in (GATHER_LOAD, SCATTER_STORE) else rank
+    offsets = {IM2COL_LOAD: rank - 2, WIDE_LOAD: 2, WIDE_128_LOAD: 2}.get(kind, 0)
     return Case(
         kind=kind,
         parameters=parameters,
-        coords=tuple(row["coords"][:rank].tolist()),
-        offsets=tuple(row["offsets"][: rank - 2].tolist()) if kind == IM2COL_LOAD else (),
+        coords=tuple(row["coords"][:coordinates].tolist()),
+        offsets=tuple(row["offsets"][:offsets].tolist()),
         shared_offset=int(row["smem_off"]),
         reduction=REDUCTIONS[row["redop"]],
     )

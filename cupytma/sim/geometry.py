@@ -16,7 +16,7 @@ from typing import Any
 
 from cupytma.errors import SimulationError
 from cupytma.sim.faults import NotSimulatedError
-from cupytma.sim.modes import FULL_TARGET, GATHER4, SCATTER4, WIDE_128, mode_of
+from cupytma.sim.modes import FULL_TARGET, GATHER4, SCATTER4, WIDE_128, mode_of, parameters_of
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
 from cupytma.tensormap.fields import CORNER_BITS
@@ -199,7 +199,7 @@ def geometry(tensor_map: TensorMap, mode: str | None = None, *, store: bool = Fa
 # The mode is part of what is remembered: the bytes of an im2col-wide map may be those of an im2col one.
 @lru_cache(maxsize=256)
 def _geometry(tensor_map: TensorMap, mode: str) -> Geometry:
-    parameters = tensor_map.decode()
+    parameters = parameters_of(tensor_map, mode)
     target = FULL_TARGET if parameters.violations(DEFAULT_TARGET) else DEFAULT_TARGET
     _check_simulated(parameters)
     interleaved = parameters.interleave != Interleave.NONE

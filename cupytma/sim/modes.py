@@ -6,10 +6,13 @@ Modes and types that no H100 has are simulated as the PTX ISA and the driver API
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from cupytma.errors import SimulationError
 from cupytma.sim.faults import NotSimulatedError
 from cupytma.targets import DEFAULT_TARGET, TARGETS, Target
 from cupytma.tensormap.enums import DataType, Interleave, Swizzle, WideMode
+from cupytma.tensormap.fields import extract
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
@@ -21,7 +24,7 @@ AnyParameters = Tiled | Im2col | Im2colWide
 
 # What each kind of parameters can be copied with; the first is the default.
 _LOADS: dict[str, tuple[str, ...]] = {
-    Tiled.kind: ("tile", GATHER4), Im2col.kind: ("im2col",), Im2colWide.kind: (WIDE, WIDE_128),
+    Tiled.kind: ("tile", GATHER4), Im2col.kind: ("im2col", WIDE, WIDE_128), Im2colWide.kind: (WIDE, WIDE_128),
 }  # fmt: skip
 _STORES: dict[str, tuple[str, ...]] = {
     Tiled.kind: ("tile", SCATTER4), Im2col.kind: (_IM2COL_STORE,), Im2colWide.kind: (),
@@ -63,12 +66,9 @@ def mode_of(tensor_map: TensorMap, mode: str | None, *, store: bool) -> str:
         )
     chosen = mode if mode is not None else _default(parameters, legal)
     if chosen not in legal:
-        hint = "; im2col::w needs a map that was made from Im2colWide: bytes do not tell" * (
-            chosen in (WIDE, WIDE_128) and isinstance(parameters, Im2col)
-        )
         raise SimulationError(
             f"mode {chosen!r} is none for a {'store' if store else 'load'} of a {parameters.kind} tensor map; legal: "
-            f"{', '.join(map(repr, legal))}{hint}"
+            f"{', '.join(map(repr, legal))}"
         )
     _check_gathered(parameters, chosen)
     _check_direction(parameters, store=store)
@@ -97,6 +97,35 @@ def verified(tensor_map: TensorMap, mode: str | None = None) -> bool:
     parameters = tensor_map.decode()
     chosen = mode if mode is not None else _default(parameters, _LOADS[parameters.kind])
     return chosen in _MEASURED and not parameters.violations(DEFAULT_TARGET)
+
+
+def parameters_of(tensor_map: TensorMap, mode: str) -> AnyParameters:
+    """What a tensor map says to an instruction of a mode: the bits of the corners mean one thing to im2col::w alone.
+
+    Raises
+    ------
+    SimulationError
+        For an im2col-wide map that was encoded for a target without the instruction.
+    """
+    parameters = tensor_map.decode()
+    if mode not in (WIDE, WIDE_128) or isinstance(parameters, Tiled):
+        return parameters
+    bits = extract(int.from_bytes(bytes(tensor_map), "little"), Im2colWide.kind, parameters.rank)
+    lower, upper = (bits[f"pixel_box_{side}_corner", 0] for side in ("lower", "upper"))
+    if isinstance(parameters, Im2colWide):
+        if (lower, upper) != (parameters.pixel_box_lower_corner_width, parameters.pixel_box_upper_corner_width):
+            raise SimulationError(
+                f"this im2col-wide map was encoded for a target without {mode}, which would read corners {lower} and "
+                f"{upper} from it; encode it for a target that has it, such as {FULL_TARGET}"
+            )
+        return parameters
+    shared = {field.name: getattr(parameters, field.name) for field in fields(parameters) if "corner" not in field.name}
+    return Im2colWide(
+        **shared,
+        pixel_box_lower_corner_width=lower,
+        pixel_box_upper_corner_width=upper,
+        mode=WideMode.W128 if mode == WIDE_128 else WideMode.W,
+    )
 
 
 def _default(parameters: AnyParameters, legal: tuple[str, ...]) -> str:

@@ -39,6 +39,28 @@ def test_a_device_that_does_what_the_simulator_does_agrees_with_it(on_simulated_
 
 
 @pytest.mark.parametrize(
+    ("capability", "kinds"),
+    [
+        ("100", {"gather loads", "scatter stores", "im2col::w loads", "im2col::w::128 loads"}),
+        ("120", {"gather loads", "im2col::w loads"}),
+    ],
+)
+def test_newer_devices_are_asked_for_what_documents_alone_describe(
+    on_simulated_gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str, kinds: set[str]
+) -> None:
+    monkeypatch.setenv("SIMULATED_GPU_CAPABILITY", capability)
+    file = tmp_path / "recording.npz"
+    result = on_simulated_gpu("--cases", "120", "--faults", "2", "--seed", "7", "-o", str(file))
+    assert result.returncode == 0, result.stdout + result.stderr
+    for kind in ("gather loads", "scatter stores", "im2col::w loads", "im2col::w::128 loads"):
+        assert (f"  {kind} " in result.stdout) == (kind in kinds)
+    recording = record.read(file)
+    silent = record.undescribed(recording)
+    assert f"{len(silent)} of them are such as no document describes" in result.stdout
+    assert not list(record.disagreements(recording))
+
+
+@pytest.mark.parametrize(
     ("defect", "message"),
     [
         ("byte", "bytes of shared memory differ; the first is byte"),

@@ -13,11 +13,11 @@ from cupytma.record.recording import (
     DIED,
     GLOBAL_BYTES,
     IM2COL_STORE,
-    KINDS,
     REDUCTION,
     SHARED_BYTES,
     memory_contents,
 )
+from cupytma.targets import TARGETS
 from cupytma.tensormap import DataType, Im2col, Interleave, Swizzle
 
 
@@ -41,7 +41,7 @@ def test_cases_are_legal_and_within_the_window(drawn) -> None:
 
 
 def test_everything_there_is_gets_drawn(drawn) -> None:
-    assert set(Counter(case.kind for case in drawn)) == set(range(len(KINDS)))
+    assert {case.kind for case in drawn} == set(range(REDUCTION + 1))
     for attribute, members in (("swizzle", list(Swizzle)[:4]), ("interleave", list(Interleave)), ("rank", range(1, 6))):
         assert {getattr(case.parameters, attribute) for case in drawn} == set(members)
     assert {case.parameters.data_type for case in drawn} == set(DataType) - set(list(DataType)[13:])
@@ -62,12 +62,19 @@ def test_faults_are_predicted_to_be_such() -> None:
     assert all(predict(case, memory, source).outcome == DIED for case in faults)
 
 
-def test_what_no_recording_has_is_drawn_on_request_alone(drawn) -> None:
-    def unmeasured(case) -> bool:
-        p = case.parameters
-        if case.kind == IM2COL_STORE:
-            return p.interleave != Interleave.NONE
-        return case.kind == REDUCTION and isinstance(p, Im2col)
+@pytest.mark.parametrize("name", ["sm_90a", "sm_100a", "sm_120a"])
+def test_a_target_is_asked_for_what_it_has(name: str) -> None:
+    target = TARGETS[name]
+    cases = draw_cases(300, 9, target=target)
+    assert all(case.parameters.violations(target) == () for case in cases)
+    modes = {case.mode for case in cases if case.kind != REDUCTION}
+    assert ("tile::gather4" in modes) == ("im2col::w" in modes) == (name != "sm_90a")
+    assert ("tile::scatter4" in modes) == ("im2col::w::128" in modes) == (name == "sm_100a")
+    newer = {case.parameters.swizzle for case in cases if case.parameters.swizzle > Swizzle.B128}
+    packed = {case.parameters.data_type for case in cases if case.parameters.data_type > DataType.TFLOAT32_FTZ}
+    assert (len(newer), len(packed)) == ((0, 0) if name == "sm_90a" else (3, 3))
 
-    assert not any(map(unmeasured, drawn))
-    assert len(draw_cases(20, 9, wanted=unmeasured, unmeasured=True)) == 20
+
+def test_what_hardware_was_first_asked_alone_is_drawn_with_the_rest(drawn) -> None:
+    assert any(case.kind == REDUCTION and isinstance(case.parameters, Im2col) for case in drawn)
+    assert any(case.kind == IM2COL_STORE and case.parameters.interleave for case in drawn)

@@ -213,10 +213,26 @@ def test_a_wide_map_is_told_from_an_im2col_one_of_the_same_bytes() -> None:
     other = Im2col(**shape, pixel_box_lower_corner=(0,), pixel_box_upper_corner=(0,)).encode()
     assert one == other
     assert (sim.verified(one), sim.verified(other)) == (False, True)
-    with pytest.raises(sim.SimulationError, match="needs a map that was made from Im2colWide"):
-        sim.tile_map(other, (0, 0, 0), mode="im2col::w")
+    # The instruction says what the bits mean: one walks through H too, the other through the batch alone.
+    both = [sim.tile_map(m, (0, 4, 1), mode="im2col::w").coordinates.tolist() for m in (one, other)]
+    assert both[0] == both[1] == sim.tile_map(one, (0, 4, 1)).coordinates.tolist()
     with pytest.raises(sim.SimulationError, match="no im2col_wide store exists"):
         sim.store(one, (0, 0, 0), memory=np.zeros(4096, np.uint8), base=BASE, shared=np.zeros(2048, np.uint8))
+
+
+@pytest.mark.parametrize("mode", ["im2col::w", "im2col::w::128"])
+def test_the_bytes_of_a_wide_map_are_enough_for_the_instruction(mode: str) -> None:
+    m = wide(pixel_box_lower_corner_width=-300, pixel_box_upper_corner_width=200)
+    read = TensorMap.from_bytes(bytes(m))
+    expected = sim.tile_map(m, (0, -2, 1, 1), mode=mode, offsets=(0, 3))
+    found = sim.tile_map(read, (0, -2, 1, 1), mode=mode, offsets=(0, 3))
+    assert found.coordinates.tolist() == expected.coordinates.tolist()
+
+
+def test_a_wide_map_of_a_target_without_the_instruction_is_refused() -> None:
+    p = wide().decode()
+    with pytest.raises(sim.SimulationError, match=r"encoded for a target without im2col::w.*such as sm_100a"):
+        sim.tile_map(p.encode(target="sm_90a"), (0, 0, 0, 0))
 
 
 # --- packed types -----------------------------------------------------------------------------------------------------

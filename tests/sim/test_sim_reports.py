@@ -47,7 +47,8 @@ def test_every_block_whose_inner_start_is_no_multiple_of_16_bytes_is_named(data_
             assert str(fault) == (
                 f"block {fault.block} at {fault.coordinates}: illegal instruction: coordinate {byte // size} of "
                 f"dimension 0 is byte {byte}, {byte % 16} mod 16; the innermost start must be a multiple of 16 bytes, "
-                f"that is of {16 // size} elements; start at {byte // 16 * 16 // size} or {(byte // 16 + 1) * 16 // size}"
+                f"that is of {16 // size} elements; start at {byte // 16 * 16 // size} or "
+                f"{(byte // 16 + 1) * 16 // size}"
             )
 
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from cupytma import sim
 from cupytma.ptx.reductions import REDUCTIONS
-from cupytma.record.forms import COUNT_LIMIT
+from cupytma.record.forms import COUNT_LIMIT, LOAD_MODES, STORE_MODES
 from cupytma.record.hardware import COPY
 from cupytma.record.recording import SHARED_BYTES, UNWRITTEN
 from cupytma.tensormap import TensorMap
 
 __version__ = "0"
+CAPABILITY = os.environ.get("SIMULATED_GPU_CAPABILITY", "90")
 # What this device does otherwise than the simulator: "byte", "count", "write", "death", "hang".
 DEFECT = os.environ.get("SIMULATED_GPU_DEFECT", "")
 uint8 = np.uint8
@@ -127,11 +128,15 @@ class _Kernels:
 
     @staticmethod
     def record_store(tensor_map, copy, source, answer):
-        _written(sim.store, tensor_map, (), copy, source)
+        mode = STORE_MODES[copy["form"] // 8]
+        coords, place = _operands(tensor_map, copy, mode)
+        _written(lambda shared: sim.store(tensor_map, coords, **place, shared=shared, mode=mode), place, source)
 
     @staticmethod
     def record_reduce(tensor_map, copy, source, answer):
-        _written(sim.reduce, tensor_map, (REDUCTIONS[copy["form"] // 64],), copy, source)
+        coords, place = _operands(tensor_map, copy)
+        op = REDUCTIONS[copy["form"] // 64]
+        _written(lambda shared: sim.reduce(tensor_map, op, coords, **place, shared=shared), place, source)
 
     @staticmethod
     def record_load_at_end(tensor_map, copy, distance, image, answer):
@@ -148,29 +153,30 @@ class _Kernels:
         raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
 
 
-def _operands(tensor_map: TensorMap, copy) -> tuple[list[int], dict]:
+def _operands(tensor_map: TensorMap, copy, mode: str = "") -> tuple[list[int], dict]:
     p = tensor_map.decode()
+    count = 5 if mode in ("tile::gather4", "tile::scatter4") else p.rank
     for memory in _arrays:
         if 0 <= p.global_address - memory.ctypes.data < len(memory):
             place = {"memory": memory, "base": memory.ctypes.data, "shared_offset": int(copy["shared_offset"])}
-            return copy["coordinates"][: p.rank].tolist(), place
+            return copy["coordinates"][:count].tolist(), place
     raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
 
 
 def _loaded(tensor_map: TensorMap, copy) -> tuple[int, np.ndarray]:
-    coords, place = _operands(tensor_map, copy)
+    mode = LOAD_MODES[copy["form"] // 8]
+    coords, place = _operands(tensor_map, copy, mode)
     shared = np.full(SHARED_BYTES, UNWRITTEN, np.uint8)
-    offsets = copy["offsets"][: len(coords) - 2].tolist() if copy["form"] >= 8 else ()
-    counted = sim.load(tensor_map, coords, **place, shared=shared, offsets=offsets)
+    offsets = copy["offsets"][: {"im2col": len(coords) - 2}.get(mode, 2 * mode.startswith("im2col"))].tolist()
+    counted = sim.load(tensor_map, coords, **place, shared=shared, offsets=offsets, mode=mode)
     assert counted < COUNT_LIMIT
     if DEFECT == "byte":
         shared[place["shared_offset"]] ^= 1
     return counted + 16 * (DEFECT == "count"), shared
 
 
-def _written(operation, tensor_map: TensorMap, words, copy, source) -> None:
-    coords, place = _operands(tensor_map, copy)
-    operation(tensor_map, *words, coords, **place, shared=_array_from(source)[:SHARED_BYTES].copy())
+def _written(operation, place, source) -> None:
+    operation(_array_from(source)[:SHARED_BYTES].copy())
     if DEFECT == "write":
         place["memory"][1 << 16] ^= 1
 
@@ -182,7 +188,7 @@ class _Driver:
 
 cuda = SimpleNamespace(
     driver=_Driver,
-    Device=lambda device: SimpleNamespace(compute_capability="90"),
+    Device=lambda device: SimpleNamespace(compute_capability=CAPABILITY),
     runtime=SimpleNamespace(
         getDeviceCount=lambda: 1,
         getDevice=lambda: 0,
