@@ -129,7 +129,11 @@ def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
         If there is not one per spatial dimension, or one is no 16-bit unsigned integer, or the copy is tiled; for
         im2col::w, if there are not two within the ranges of the PTX ISA.
     """
-    values = tuple(check_integer("an im2col offset", offset) for offset in offsets)
+    try:
+        given = tuple(offsets)
+    except TypeError:
+        raise SimulationError(f"offsets is {offsets!r}; it must be a sequence of integers, or empty") from None
+    values = tuple(check_integer("an im2col offset", offset) for offset in given)
     if plan.walk is None:
         if values:
             raise SimulationError(f"offsets {values} for a tiled tensor map; only im2col loads take offsets")

@@ -90,12 +90,17 @@ def verified(tensor_map: TensorMap, mode: str | None = None) -> bool:
     Raises
     ------
     SimulationError
-        If the tensor map is none.
+        If the tensor map is none, or no instruction has such a mode for it.
     """
     if not isinstance(tensor_map, TensorMap):
         raise SimulationError(f"tensor_map is a {type(tensor_map).__name__}; pass a TensorMap")
     parameters = tensor_map.decode()
-    chosen = mode if mode is not None else _default(parameters, _LOADS[parameters.kind])
+    legal = tuple(dict.fromkeys((*_LOADS[parameters.kind], *_STORES[parameters.kind])))
+    chosen = mode if mode is not None else _default(parameters, legal)
+    if chosen not in legal:
+        raise SimulationError(
+            f"mode {chosen!r} is none of a {parameters.kind} tensor map; legal: {', '.join(map(repr, legal))}"
+        )
     return chosen in _MEASURED and not parameters.violations(DEFAULT_TARGET)
 
 

@@ -194,6 +194,7 @@ def test_a_halo_follows_the_pixels_of_one_image_and_is_refused_where_the_documen
     [
         ((0, 10, 0, 0), (), sim.IllegalInstruction, "start pixel 10 in W lies to the right of the bounding box"),
         ((1, 0, 0, 0), (), sim.IllegalInstruction, "coordinate 1 of dimension 0"),
+        ((0, 0, 0, 0), None, sim.SimulationError, "offsets is None; it must be a sequence of integers"),
         ((0, 0, 0, 0), (1,), sim.SimulationError, "1 offsets for im2col::w; give two"),
         ((0, 0, 0, 0), (512, 0), sim.SimulationError, "the halo of im2col::w is 512 pixels; it must be 0 to 511"),
         ((0, 0, 0, 0), (0, 32), sim.SimulationError, "the offset in W of im2col::w is 32 pixels; it must be 0 to 31"),
@@ -309,6 +310,15 @@ def test_one_way_types_and_swizzles_and_unknown_reductions_are_refused() -> None
             operation(m, (0, 0), **arrays)
     with pytest.raises(sim.NotSimulatedError, match="add on 16U4_ALIGN8B has not been measured"):
         sim.reduce(packed_map("16U4_ALIGN8B"), "add", (0, 0), **arrays)
+
+
+def test_verified_knows_the_modes_of_a_map_alone() -> None:
+    assert not sim.verified(tiled(), "tile::scatter4")
+    for wrong in ("im2col", "gather4", 4):
+        with pytest.raises(sim.SimulationError, match="is none of a tiled tensor map; legal: 'tile', 'tile::gather4'"):
+            sim.verified(tiled(), wrong)
+    with pytest.raises(sim.SimulationError, match="tensor_map is a str"):
+        sim.verified("map")
 
 
 @pytest.mark.parametrize(
