@@ -100,7 +100,7 @@ class Geometry:
     walk : Walk or None
         Set for im2col.
     offset_mask : int
-        What is left of an im2col offset: as many bits as a corner has; hardware drops the others (measured).
+        What is left of an im2col offset: as many bits as a corner has. Hardware drops the others (measured for rank 4).
     width : int
         Bytes of a row in shared memory, the gaps of packed types included.
     global_width : int

@@ -1,6 +1,7 @@
 """The arithmetic of reductions: ``destination = destination op tile``, element by element.
 
-Measured on an H100 and an H200 for every combination in the table; hardware refuses all others.
+Measured on an H100 and an H200 for every combination in the table, those of FLOAT64, TFLOAT32 and TFLOAT32_FTZ for
+ordinary numbers alone; hardware refuses all others.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _flushed(bits: Array) -> Array:
 
 
 def _add_float64(old: Array, new: Array) -> Array:
-    """Rounds once to nearest even; every NaN is ``0x7FFFFFFFFFFFFFFF``."""
+    """Rounds once to nearest even. That every NaN is ``0x7FFFFFFFFFFFFFFF`` is taken over from float32."""
     total = (old.view(np.float64) + new.view(np.float64)).view(np.uint64)
     total[(total & np.uint64(0x7FFFFFFFFFFFFFFF)) > np.uint64(0x7FF0000000000000)] = 0x7FFFFFFFFFFFFFFF
     return total
@@ -173,6 +174,7 @@ _TABLE: dict[DataType, dict[str, Reduction]] = {
     DataType.FLOAT32: _rows("<u4", add=_add_float32),
     DataType.FLOAT32_FTZ: _rows("<u4", add=_add_float32_ftz),
     DataType.FLOAT64: _rows("<u8", add=_add_float64),
+    # No value is rounded to TF32 (measured); that the one flushes denormals and the other does not is taken over.
     DataType.TFLOAT32: _rows("<u4", add=_add_float32),
     DataType.TFLOAT32_FTZ: _rows("<u4", add=_add_float32_ftz),
 }

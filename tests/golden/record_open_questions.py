@@ -299,7 +299,8 @@ def verdict(trial: Trial, seen: Observation) -> str:
     if predicted.outcome != seen.outcome:
         return f"{answer}; THE SIMULATOR {OUTCOMES[predicted.outcome]}"
     if seen.outcome == DIED:
-        return f"{answer}, as simulated"
+        foretold = seen.error.startswith(predicted.error)
+        return f"{answer}, as simulated" if foretold else f"{answer}; THE SIMULATOR {predicted.error}"
     if trial.case.is_load and predicted.transaction_bytes != seen.transaction_bytes:
         return f"{answer}, {seen.transaction_bytes} B counted; THE SIMULATOR {predicted.transaction_bytes} B"
     same = np.array_equal(seen.image, predicted.image)
