@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
+    "record": ("record", "Record what a GPU does, and compare the simulator."),
 }
 
 
@@ -59,7 +60,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
 def cli() -> None:
-    """NVIDIA's Tensor Memory Accelerator from the command line. None of the commands needs a GPU."""
+    """NVIDIA's Tensor Memory Accelerator from the command line. Only recording needs a GPU."""
 
 
 def run() -> None:

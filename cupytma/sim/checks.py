@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError, SimulationError
-from cupytma.sim.faults import SharedOverrun, fault_of
+from cupytma.sim.faults import IllegalInstruction, LaunchFailure, SharedOverrun, fault_of
 from cupytma.sim.geometry import Geometry
+from cupytma.sim.modes import WIDE, WIDE_128
 from cupytma.tensormap import checking
 
 
@@ -36,7 +37,7 @@ def check_operands(
     shared_offset: int = 0,
     *,
     store: bool = False,
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+) -> tuple[Geometry, tuple[int, ...], tuple[int, ...], int]:
     """What one instruction says, checked against what it can carry and what the unit accepts.
 
     Parameters
@@ -50,7 +51,8 @@ def check_operands(
     Returns
     -------
     tuple
-        The coordinates, the im2col offsets and the tile's place in shared memory, in Python's integers.
+        The rows with those of the halo, if any, and the coordinates, the im2col offsets and the tile's place in shared
+        memory in Python's integers.
 
     Raises
     ------
@@ -64,12 +66,25 @@ def check_operands(
     shift = check_offsets(plan, offsets)
     start = check_coordinates(plan, coords)
     place = check_shared_place(shared_offset)
-    use = {"coordinates": start, "pixel_start": plan.split(start)[1], "shared_address": place, "store": store}
+    first = (start[0], min(start[1:])) if plan.is_gathered else start
+    use = {"coordinates": first, "pixel_start": plan.split(start)[1], "shared_address": place, "store": store}
     broken = checking.violations(plan.operands | use, "fault")
     if broken:
         raise fault_of(broken)
+    if plan.walk is not None and plan.walk.is_wide:
+        _check_wide_start(start[1], plan.walk.upper[0])
+        plan = plan.with_halo(shift[0] if shift else 0)
     check_tile_size(plan)
-    return start, shift, place
+    return plan, start, shift, place
+
+
+def _check_wide_start(start: int, upper: int) -> None:
+    """The first pixel may lie to the left of its box, not to the right (PTX ISA, "im2col::w"; not measured)."""
+    if start > upper:
+        raise IllegalInstruction(
+            f"illegal instruction: the start pixel {start} in W lies to the right of the bounding box, which ends at "
+            f"{upper}; start at {upper} or before"
+        )
 
 
 def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
@@ -79,21 +94,24 @@ def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
     ----------
     plan : Geometry
     coords : sequence of int
-        Driver order, in elements; with interleave dimension 0 counts positions and dimension ``rank - 2`` slices.
+        Driver order, in elements; with interleave dimension 0 counts positions and dimension ``rank - 2`` slices. For
+        a gather or scatter the column and four rows.
 
     Raises
     ------
     SimulationError
         For a wrong number of coordinates, or one that is not a 32-bit signed integer.
     """
-    rank = plan.operands["rank"]
     try:
         given = tuple(coords)
     except TypeError:
         raise SimulationError(f"coords is {coords!r}; it must be a sequence with one integer per dimension") from None
-    if len(given) != rank:
+    if len(given) != plan.coordinates:
         raise SimulationError(
-            f"{len(given)} coordinates for a tensor map of rank {rank}; give one per dimension, dimension 0 first"
+            f"{len(given)} coordinates for {plan.mode}; give 5: the column and the four rows"
+            if plan.is_gathered
+            else f"{len(given)} coordinates for a tensor map of rank {plan.coordinates}; give one per dimension, "
+            "dimension 0 first"
         )
     start = tuple(check_integer(f"the coordinate of dimension {i}", c) for i, c in enumerate(given))
     for i, c in enumerate(start):
@@ -103,18 +121,25 @@ def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
-    """The im2col offsets as Python ints; none given means zeros.
+    """The im2col offsets, or the halo and offset of im2col::w, as Python ints; none given means zeros.
 
     Raises
     ------
     SimulationError
-        If there is not one per spatial dimension, or one is no 16-bit unsigned integer, or the copy is tiled.
+        If there is not one per spatial dimension, or one is no 16-bit unsigned integer, or the copy is tiled; for
+        im2col::w, if there are not two within the ranges of the PTX ISA.
     """
-    values = tuple(check_integer("an im2col offset", offset) for offset in offsets)
+    try:
+        given = tuple(offsets)
+    except TypeError:
+        raise SimulationError(f"offsets is {offsets!r}; it must be a sequence of integers, or empty") from None
+    values = tuple(check_integer("an im2col offset", offset) for offset in given)
     if plan.walk is None:
         if values:
             raise SimulationError(f"offsets {values} for a tiled tensor map; only im2col loads take offsets")
         return ()
+    if plan.walk.is_wide:
+        return _check_wide_offsets(plan, values)
     if values and len(values) != plan.walk.spatial:
         raise SimulationError(
             f"{len(values)} im2col offsets for {plan.walk.spatial} spatial dimensions; give one for each, the fastest "
@@ -123,6 +148,24 @@ def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
     for value in values:
         if not 0 <= value < 2**16:
             raise SimulationError(f"im2col offset {value} does not fit the instruction's 16-bit unsigned field")
+    return values
+
+
+# PTX ISA, "cp.async.bulk.tensor": the halo and the offset of the wide modes lie below these.
+_HALO_LIMITS = {WIDE: 512, WIDE_128: 32}
+_WIDE_OFFSET_LIMIT = 32
+# CUDA programming guide, "Thread Block Clusters": the largest cluster, with a non-portable size; the mask's bits too.
+_CLUSTER_LIMIT = 16
+
+
+def _check_wide_offsets(plan: Geometry, values: tuple[int, ...]) -> tuple[int, ...]:
+    if values and len(values) != 2:
+        raise SimulationError(f"{len(values)} offsets for {plan.mode}; give two, the halo and the offset in W, or none")
+    for name, value, limit in zip(
+        ("halo", "offset in W"), values, (_HALO_LIMITS[plan.mode], _WIDE_OFFSET_LIMIT), strict=False
+    ):
+        if not 0 <= value < limit:
+            raise SimulationError(f"the {name} of {plan.mode} is {value} pixels; it must be 0 to {limit - 1}")
     return values
 
 
@@ -148,6 +191,31 @@ def check_array(name: str, array: Any, *, written: bool) -> npt.NDArray[np.uint8
     return array
 
 
+def check_cta_mask(cta_mask: int | None, blocks: int) -> tuple[int, ...]:
+    """The ranks of the blocks that a multicast goes to.
+
+    Raises
+    ------
+    SimulationError
+        If there is no block, or more than a cluster has, or the mask is no 16-bit unsigned integer.
+    LaunchFailure
+        If it names a block that is not there.
+    """
+    if not 1 <= blocks <= _CLUSTER_LIMIT:
+        raise SimulationError(f"shared holds {blocks} arrays; give one for each block of the cluster, 1 to 16")
+    mask = (1 << blocks) - 1 if cta_mask is None else check_integer("cta_mask", cta_mask)
+    if not 0 <= mask < 1 << _CLUSTER_LIMIT:
+        raise SimulationError(f"cta_mask {mask:#x} does not fit the instruction's 16-bit unsigned field")
+    ranks = tuple(rank for rank in range(_CLUSTER_LIMIT) if mask >> rank & 1)
+    outside = [rank for rank in ranks if rank >= blocks]
+    if outside:
+        raise LaunchFailure(
+            f"unspecified launch failure: cta_mask {mask:#x} names block {outside[0]} of a cluster of {blocks}; clear "
+            f"the bits above {blocks - 1}"
+        )
+    return ranks
+
+
 def check_shared_place(shared_offset: int) -> int:
     """The tile's place in shared memory as a Python int.
 
@@ -169,10 +237,10 @@ def check_tile_size(plan: Geometry) -> None:
     ------
     SharedOverrun
     """
-    most = plan.operands["shared_bytes"]
-    if plan.transaction_bytes > most:
+    most, size = plan.operands["shared_bytes"], plan.rows * plan.width
+    if size > most:
         raise SharedOverrun(
-            f"the tile has {plan.transaction_bytes} bytes, more than the {most} bytes of any block's shared memory; "
+            f"the tile has {size} bytes, more than the {most} bytes of any block's shared memory; "
             "make the box smaller"
         )
 

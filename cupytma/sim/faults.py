@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Fault",
     "IllegalInstruction",
+    "LaunchFailure",
     "MisalignedAddress",
     "NotSimulatedError",
     "OutOfWindow",
@@ -67,11 +68,22 @@ class OutOfWindow(Fault):
 
 
 class SharedOverrun(Fault):
-    """The tile runs past the end of the ``shared`` array."""
+    """The tile runs past the end of the ``shared`` array.
+
+    Hardware reports an illegal address where a tile, of a load or a store, ends outside the block's shared memory
+    (measured on an H200).
+    """
+
+
+class LaunchFailure(Fault):
+    """Hardware reports an unspecified launch failure: a multicast to a block that is not in the cluster.
+
+    Measured on an H200.
+    """
 
 
 class NotSimulatedError(SimulationError):
-    """A legal descriptor or operation whose behaviour the simulator does not know."""
+    """A descriptor or operation whose behaviour is neither measured nor documented."""
 
 
 # What the hardware reports for each fault row of `cupytma.tensormap.cautions`; where several rows are broken, the first

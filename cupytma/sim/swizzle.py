@@ -3,21 +3,23 @@
 The unit lays a tile out linearly and then exchanges 16-byte chunks within each 128-byte line. Which chunks change
 places follows from the absolute shared address, not from the position in the tile: a tile that starts at 128 modulo
 1024 starts in the middle of the 128B pattern. Measured on an H100 for tile bases at 0, 128, 256, 512 and 896 modulo
-1024 with every mode.
+1024 with NONE, 32B, 64B and 128B. The 128B modes with larger atoms are those of the PTX ISA ("Swizzling Modes"), not
+measured; it says that halves change places in every alternate line, and the odd ones are assumed.
 """
 
 from __future__ import annotations
 
-from typing import overload
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.sim.faults import NotSimulatedError
+from cupytma.errors import SimulationError
 from cupytma.tensormap.enums import Swizzle
 
 CHUNK = 16
-"""Bytes that stay together: the granularity of every swizzle of sm_90a."""
+"""Bytes that stay together in every swizzle but 128B_ATOM_32B_FLIP_8B, which keeps 8."""
 
 LINE = 128
 """Bytes within which chunks change places."""
@@ -27,7 +29,54 @@ PERIOD = 1024
 
 Int64 = npt.NDArray[np.int64]
 
-_MASKS = {Swizzle.NONE: 0, Swizzle.B32: 1, Swizzle.B64: 3, Swizzle.B128: 7}
+
+@dataclass(frozen=True)
+class Pattern:
+    """How a swizzle moves bytes within a line.
+
+    Attributes
+    ----------
+    lines : int
+        Lines after which it repeats, a power of two; line ``n`` moves its atoms by an exclusive or with ``n % lines``.
+    atom : int
+        Bytes that stay together.
+    flips : bool
+        Whether the 8-byte halves of every 16 bytes change places in odd lines.
+    """
+
+    lines: int
+    atom: int = CHUNK
+    flips: bool = False
+
+    @property
+    def unit(self) -> int:
+        """Bytes that keep their order."""
+        return CHUNK // 2 if self.flips else CHUNK
+
+
+_PATTERNS = {
+    Swizzle.NONE: Pattern(1),
+    Swizzle.B32: Pattern(2),
+    Swizzle.B64: Pattern(4),
+    Swizzle.B128: Pattern(8),
+    Swizzle.B128_ATOM_32B: Pattern(4, 32),
+    Swizzle.B128_ATOM_32B_FLIP_8B: Pattern(4, 32, flips=True),
+    Swizzle.B128_ATOM_64B: Pattern(2, 64),
+}
+
+
+def pattern_of(swizzle: Swizzle | str | int) -> Pattern:
+    """The pattern of a swizzle, by member, name or number.
+
+    Raises
+    ------
+    SimulationError
+        If there is no such swizzle.
+    """
+    try:
+        return _PATTERNS[Swizzle.of(swizzle)]
+    except ValueError as error:
+        raise SimulationError(str(error)) from None
 
 
 @overload
@@ -44,7 +93,7 @@ def swizzle_address(address: int | npt.NDArray[np.integer], swizzle: Swizzle | s
     address : int or array of int
         Absolute shared memory addresses in bytes, of any shape.
     swizzle : Swizzle or its name
-        NONE, 32B, 64B or 128B.
+        ``"NONE"``, ``"32B"``, ``"64B"``, ``"128B"``, or one of the 128B modes with a larger atom.
 
     Returns
     -------
@@ -53,15 +102,15 @@ def swizzle_address(address: int | npt.NDArray[np.integer], swizzle: Swizzle | s
 
     Raises
     ------
-    NotSimulatedError
-        For the 128B modes with larger atoms, which no sm_90a device has.
+    SimulationError
+        If there is no such swizzle.
     """
-    mask = _mask(swizzle)
-    if isinstance(address, (int, np.integer)):
-        return int(address) ^ ((int(address) // LINE & mask) * CHUNK)
-    linear = np.asarray(address, dtype=np.int64)
-    moved: Int64 = linear ^ ((linear // LINE & mask) * CHUNK)
-    return moved
+    pattern = pattern_of(swizzle)
+    single = isinstance(address, (int, np.integer))
+    linear: Any = int(address) if single else np.asarray(address, dtype=np.int64)
+    line = linear // LINE
+    moved: int | Int64 = linear ^ (line % pattern.lines * pattern.atom)
+    return moved ^ (line % 2 * (CHUNK // 2)) if pattern.flips else moved
 
 
 @overload
@@ -88,7 +137,8 @@ def swizzle_chunk(
     chunk : int or array of int
         Chunk within the row, counted from 0, below ``swizzle.span // 16``.
     swizzle : Swizzle or its name
-        32B, 64B or 128B. With NONE every chunk is in its own place.
+        As for `swizzle_address`. With NONE every chunk is in its own place. Of 128B_ATOM_32B_FLIP_8B this says where
+        the chunk is, and not that its halves change places in odd lines.
     base : int
         Absolute shared address of the tile in bytes, a multiple of 128.
 
@@ -96,21 +146,17 @@ def swizzle_chunk(
     -------
     int or ndarray of int64
         Chunk within the same row.
+
+    Raises
+    ------
+    SimulationError
+        If there is no such swizzle.
     """
-    mask = _mask(swizzle)
+    pattern = pattern_of(swizzle)
     rows_per_line = LINE // (Swizzle.of(swizzle).span or LINE)
-    if isinstance(row, (int, np.integer)) and isinstance(chunk, (int, np.integer)):
-        return (int(row) // rows_per_line + base // LINE) & mask ^ int(chunk)
-    rows = np.asarray(row, dtype=np.int64)
-    moved: Int64 = ((rows // rows_per_line + base // LINE) & mask) ^ np.asarray(chunk, dtype=np.int64)
+    single = isinstance(row, (int, np.integer)) and isinstance(chunk, (int, np.integer))
+    rows: Any = int(row) if single else np.asarray(row, dtype=np.int64)
+    chunks: Any = int(chunk) if single else np.asarray(chunk, dtype=np.int64)
+    line = rows // rows_per_line + base // LINE
+    moved: int | Int64 = chunks ^ (line % pattern.lines * (pattern.atom // CHUNK))
     return moved
-
-
-def _mask(swizzle: Swizzle | str | int) -> int:
-    mode = Swizzle.of(swizzle)
-    if mode not in _MASKS:
-        raise NotSimulatedError(
-            f"swizzle {mode} is not simulated: it exists only on targets whose behaviour has not been measured; "
-            "simulated are NONE, 32B, 64B and 128B"
-        )
-    return _MASKS[mode]

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
+from cupytma.sim.faults import NotSimulatedError
 from cupytma.sim.geometry import Geometry, Walk
-from cupytma.sim.swizzle import CHUNK, PERIOD, swizzle_address
+from cupytma.sim.swizzle import CHUNK, PERIOD, pattern_of, swizzle_address
 from cupytma.tensormap.enums import Swizzle
 
 Int64 = npt.NDArray[np.int64]
@@ -57,39 +58,46 @@ def traverse(plan: Geometry, start: tuple[int, ...], offsets: tuple[int, ...], *
     ----------
     plan : Geometry
     start : tuple of int
-        Driver order.
+        As the instruction takes them, driver order.
     offsets : tuple of int
-        The im2col offsets of a load, first spatial dimension first; not scaled by element strides.
+        The im2col offsets of a load, first spatial dimension first, not scaled by element strides; or the halo and the
+        offset of an ``im2col::w`` one.
     store : bool
         Whether shared memory is the source: then the bound of dimension 0 is rounded up to 16 bytes.
     """
     inner, along = plan.split(start)
-    steps = row_steps(plan, along, offsets)
-    placed = _box_offsets(plan) if plan.walk is None else _byte_offsets(plan, steps)
+    steps = row_steps(plan, start, offsets)
+    boxed = plan.walk is None and not plan.is_gathered
+    placed = _box_offsets(plan) if boxed else _byte_offsets(plan, steps)
     first, last, exact = _inner_bounds(plan, inner, store=store)
-    origin = plan.address + inner * plan.element_bytes
+    origin = plan.address + plan.bytes_of(inner)
     origin += sum(c * axis.pitch for c, axis in zip(along, plan.axes, strict=True))
     return Traversal(origin, placed, _inside(plan, along, steps), first, last, exact)
 
 
-def row_steps(plan: Geometry, along: tuple[int, ...], offsets: tuple[int, ...]) -> Int64:
-    """Positions of a tile's rows relative to its start, shape (axes, rows), rows in shared memory order."""
+def row_steps(plan: Geometry, start: tuple[int, ...], offsets: tuple[int, ...]) -> Int64:
+    """Positions of a tile's rows relative to its first, shape (axes, rows), rows in shared memory order."""
+    _, along = plan.split(start)
+    if plan.is_gathered:
+        return np.array([start[1:]], dtype=np.int64) - start[1]
     if plan.walk is None:
         return _box_steps(plan)
+    if plan.walk.is_wide:
+        return _wide_steps(plan, plan.walk, along, *offsets)
     return _walk_steps(plan, plan.walk, along, offsets)
 
 
 def _inner_bounds(plan: Geometry, inner: int, *, store: bool) -> tuple[int, int, int]:
-    """Bytes of a row that are in bounds along dimension 0: first, one past the last, and the last without rounding."""
+    """Global bytes of a row in bounds along dimension 0: first, one past the last, and the last without rounding."""
     if plan.inner_bytes is None:
-        return 0, plan.width, plan.width
-    start = inner * plan.element_bytes
-    first = min(max(0, -start), plan.width)
-    exact = min(max(plan.inner_bytes - start, first), plan.width)
+        return 0, plan.global_width, plan.global_width
+    start = plan.bytes_of(inner)
+    first = min(max(0, -start), plan.global_width)
+    exact = min(max(plan.inner_bytes - start, first), plan.global_width)
     if not store:
         return first, exact, exact
     whole = -(-plan.inner_bytes // CHUNK) * CHUNK
-    return first, min(max(whole - start, first), plan.width), exact
+    return first, min(max(whole - start, first), plan.global_width), exact
 
 
 def _inside(plan: Geometry, along: tuple[int, ...], steps: Int64) -> Bool | None:
@@ -143,32 +151,66 @@ def _walk_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], offsets: tup
         wrapped = since >= 0
         steps[i] = np.where(wrapped, lower - along[i] + since % cycle * step, moves * step)
         if i < len(offsets):
-            steps[i] += offsets[i]
+            steps[i] += offsets[i] & plan.offset_mask
         moves = np.where(wrapped, since // cycle + 1, 0)
     steps[-1] = moves * plan.axes[-1].step
     return steps
 
 
+def _wide_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], halo: int = 0, offset: int = 0) -> Int64:
+    """Positions of the pixels of an ``im2col::w`` walk relative to its start, shape (axes, pixels).
+
+    W counts from its start to its upper bound and then from its lower bound on, each time in the next image of the
+    batch; H and D stay. The halo pixels go on in W after the last pixel of each run, without wrapping. The offset moves
+    the box, and with it everything.
+
+    Not measured. The PTX ISA shows one halo for a whole im2col::w load, but calls it that of an image's end; where the
+    walk comes past more than one end the two could differ, and it is refused.
+    """
+    step, lower, upper = plan.axes[0].step, walk.lower[0], walk.upper[0]
+    runs = plan.rows // (walk.run + halo)
+    order = np.arange(runs * walk.run, dtype=np.int64)
+    since = order - ((upper - along[0]) // step + 1)
+    cycle = (upper - lower) // step + 1
+    wrapped = since >= 0
+    across = np.where(wrapped, lower - along[0] + since % cycle * step, order * step)
+    images = np.where(wrapped, since // cycle + 1, 0)
+    if halo and runs == 1 and images[-1]:
+        raise NotSimulatedError(
+            f"a halo of {halo} pixels with a walk over {images[-1] + 1} images: the documents leave open where it "
+            "goes; load the pixels of one image at a time"
+        )
+    steps = np.zeros((len(along), runs, walk.run + halo), dtype=np.int64)
+    steps[0, :, : walk.run] = across.reshape(runs, walk.run)
+    steps[0, :, walk.run :] = across.reshape(runs, walk.run)[:, -1:] + step * np.arange(1, halo + 1, dtype=np.int64)
+    steps[0] += offset
+    steps[-1, :, : walk.run] = images.reshape(runs, walk.run)
+    steps[-1, :, walk.run :] = images.reshape(runs, walk.run)[:, -1:]
+    return steps.reshape(len(along), plan.rows)
+
+
 @lru_cache(maxsize=128)
 def shared_chunks(rows: int, width: int, pitch: int, swizzle: Swizzle, phase: int) -> Int64:
-    """Where each 16-byte chunk of a tile lies in shared memory.
+    """Where each chunk of a tile lies in shared memory.
 
     Parameters
     ----------
     rows, width, pitch : int
         Rows of `width` bytes, `pitch` bytes apart before the swizzle.
     swizzle : Swizzle
+        Its pattern says how long a chunk is: 16 bytes, or 8.
     phase : int
         The tile's absolute shared address modulo 1024, a multiple of 128.
 
     Returns
     -------
-    ndarray of int64, shape (rows * width // 16,)
+    ndarray of int64, shape (chunks,)
         Chunk index relative to the tile's base, row after row.
     """
-    linear = np.add.outer(np.arange(rows, dtype=np.int64) * pitch, np.arange(0, width, CHUNK, dtype=np.int64))
+    unit = pattern_of(swizzle).unit
+    linear = np.add.outer(np.arange(rows, dtype=np.int64) * pitch, np.arange(0, width, unit, dtype=np.int64))
     placed = swizzle_address(linear.ravel() + phase, swizzle) - phase
-    return _frozen(placed // CHUNK)
+    return _frozen(placed // unit)
 
 
 def chunks_of(plan: Geometry, shared_offset: int) -> Int64:
@@ -180,8 +222,14 @@ def chunks_of(plan: Geometry, shared_offset: int) -> Int64:
 def shared_extent(plan: Geometry, shared_offset: int) -> int:
     """Bytes from the tile's base to the end of the last chunk it occupies."""
     if plan.swizzle == Swizzle.NONE:
-        return plan.transaction_bytes
-    return (int(chunks_of(plan, shared_offset).max()) + 1) * CHUNK
+        return plan.rows * plan.width
+    phase = shared_offset % PERIOD
+    return _extent(plan.rows, plan.width, plan.pitch, plan.swizzle, phase)
+
+
+@lru_cache(maxsize=128)
+def _extent(rows: int, width: int, pitch: int, swizzle: Swizzle, phase: int) -> int:
+    return (int(shared_chunks(rows, width, pitch, swizzle, phase).max()) + 1) * pattern_of(swizzle).unit
 
 
 def _frozen(array: Int64) -> Int64:

@@ -198,9 +198,10 @@ FAULTS: tuple[Rule, ...] = (
         per="dim",
     ),
     _fault(
-        "store-lower-corner", "an im2col store has lower corners of 0",
-        "(store == 0) | (pixel_box_lower_corner[i] == 0)",
-        "an im2col store with lower corner {pixel_box_lower_corner[i]} in spatial dimension {i}; stores need 0",
+        "store-lower-corner", "an im2col store has lower corners of 0 or above",
+        "(store == 0) | (pixel_box_lower_corner[i] >= 0)",
+        "an im2col store with lower corner {pixel_box_lower_corner[i]} in spatial dimension {i}; stores need 0 or "
+        "above",
         "encode a second tensor map, with lower corner 0, for the store",
         per="corner", modes=IM2COL,
     ),

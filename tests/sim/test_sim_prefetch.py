@@ -20,21 +20,21 @@ def test_a_prefetch_of_every_recorded_load_does_what_the_load_does_to_global_mem
     shared = np.zeros(SHARED_BYTES, dtype=np.uint8)
     refused = 0
     for case in cases:
-        if not case.is_load:
+        if not case.case.is_load:
             continue
         try:
             sim.load(
-                case.tensor_map, case.coords, memory=memory, base=BASE, shared=shared,
-                shared_offset=case.shared_offset, offsets=case.offsets,
+                case.tensor_map, case.case.coords, memory=memory, base=BASE, shared=shared,
+                shared_offset=case.case.shared_offset, offsets=case.case.offsets,
             )  # fmt: skip
         except sim.SharedOverrun:  # a tile too long for the shared array is none for a prefetch
-            sim.prefetch(case.tensor_map, case.coords, memory=memory, base=BASE, offsets=case.offsets)
+            sim.prefetch(case.tensor_map, case.case.coords, memory=memory, base=BASE, offsets=case.case.offsets)
         except sim.IllegalInstruction:
             refused += 1
             with pytest.raises(sim.IllegalInstruction):
-                sim.prefetch(case.tensor_map, case.coords, memory=memory, base=BASE, offsets=case.offsets)
+                sim.prefetch(case.tensor_map, case.case.coords, memory=memory, base=BASE, offsets=case.case.offsets)
         else:
-            sim.prefetch(case.tensor_map, case.coords, memory=memory, base=BASE, offsets=case.offsets)
+            sim.prefetch(case.tensor_map, case.case.coords, memory=memory, base=BASE, offsets=case.case.offsets)
     assert refused
 
 

@@ -88,6 +88,26 @@ def test_arrays_and_numbers_give_the_same_formula() -> None:
     assert found.tolist() == [sim.swizzle_chunk(int(r), int(c), "64B", 128) for r, c in zip(row, chunk, strict=True)]
 
 
-def test_swizzles_that_have_not_been_measured_are_refused_by_name() -> None:
-    with pytest.raises(sim.NotSimulatedError, match=r"128B_ATOM_32B is not simulated.*simulated are NONE, 32B"):
-        sim.swizzle_address(0, "128B_ATOM_32B")
+def test_a_swizzle_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    for wrong in ("96B", 7, None):
+        with pytest.raises(sim.SimulationError, match=r"no member .*its members are NONE, 32B"):
+            sim.swizzle_address(0, wrong)
+
+
+@pytest.mark.parametrize(("swizzle", "n"), [("32B", 2), ("64B", 4), ("128B", 8)])
+@pytest.mark.parametrize("shared_offset", [0, 128, 256, 640, 1024, 1920])
+def test_the_founding_guides_formula_holds_for_lines_of_128_bytes_on_any_base(
+    swizzle: str, n: int, shared_offset: int
+) -> None:
+    """``smem[y][((y + offset) % N) ^ x]`` with ``offset = (smem / 128) % N``: y counts lines, x chunks in a line."""
+    span = SPANS[swizzle]
+    p = Tiled(data_type="UINT8", global_address=BASE, global_dim=(span, 48), box_dim=(span, 48), swizzle=swizzle)
+    places = sim.tile_map(p.encode(), (0, 0), shared_offset=shared_offset).shared_byte
+    y, x = np.divmod(np.arange(48 * span) // 16, 8)
+    offset = shared_offset // 128 % n
+    expected = shared_offset + 128 * y + 16 * ((y + offset) % n ^ x) + np.arange(48 * span) % 16
+    assert np.array_equal(places, expected)
+    # With y as the tile's row it holds only where a row is a line, which is the 128B mode's.
+    row, chunk = np.divmod(np.arange(48 * span) // 16, span // 16)
+    by_row = shared_offset + span * row + 16 * ((row + offset) % n ^ chunk) + np.arange(48 * span) % 16
+    assert np.array_equal(places, by_row) == (swizzle == "128B")

@@ -1,0 +1,103 @@
+"""``cupytma record``: what this machine's GPU does, held against the simulator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .failures import Failure
+from .output import show, table
+
+if TYPE_CHECKING:
+    from cupytma.record import Disagreement, Recording
+
+_SHOWN = 10
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  cupytma record --cases 2000 --output b200.npz\n"
+    "  cupytma record --check b200.npz"
+)
+@click.option("--cases", type=click.IntRange(0, 100_000), default=500, show_default=True, help="Random copies.")
+@click.option(
+    "--faults", type=click.IntRange(0, 1000), default=12, show_default=True,
+    help="Copies that should kill the kernel, each in a process of its own.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**62), help="Of the copies and of memory; by default a new one.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, writable=True), default="recording.npz", show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--check", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="Hold a recording against the simulator instead; needs no GPU.",
+)
+def record(cases: int, faults: int, seed: int | None, output: str, check: str | None) -> None:
+    """Record what this machine's GPU does with random tensor copies.
+
+    Loads, stores and reductions through random tensor maps run on the GPU, one by one, and their bytes and transaction
+    counts go to a file with the names of the card, its driver and CUDA. Then the simulator does the same, and every
+    difference is printed: the exit code is 0 if there is none and 1 if there is one.
+
+    On GPUs newer than Hopper the copies include modes and types that the
+    simulator knows from documents alone.
+
+    A recording of a GPU that the simulator has not been measured against is worth sending to its authors.
+    """
+    from cupytma import record as recorder
+
+    if check is not None:
+        recording = recorder.read(check)
+    else:
+        chosen = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        if not os.path.isdir(os.path.dirname(output) or "."):
+            raise Failure(f"cannot write {output!r}: there is no such folder")
+        recording = _recorded(cases, faults, chosen)
+        try:
+            recording.save(output)
+        except OSError as error:
+            raise Failure(f"cannot write {output!r}: {error.strerror or error}") from None
+    wrong = list(recorder.disagreements(recording))
+    _show_summary(recording, wrong)
+    if check is None:
+        show(f"written to {output}")
+    sys.exit(1 if wrong else 0)
+
+
+def _recorded(cases: int, faults: int, seed: int) -> Recording:
+    from cupytma.record import record_random
+    from cupytma.runtime.compiler import current_target
+
+    if not sys.stderr.isatty():
+        return record_random(cases, faults, seed)
+    current_target()  # complain of a missing GPU before there is a bar
+    with click.progressbar(length=cases + faults, label="copies", file=sys.stderr) as bar:
+        return record_random(cases, faults, seed, progress=lambda done, _: bar.update(done - bar.pos))
+
+
+def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:
+    from cupytma.record.prediction import undescribed
+    from cupytma.record.recording import DIED, KINDS
+
+    about = {name: value for name, value in recording.about.items() if name != "counted"}
+    show(table(("", ""), [*about.items(), ("seed", str(recording.seed))]))
+    rows = []
+    for kind, (name, *_) in enumerate(KINDS):
+        numbers = [i for i, case in enumerate(recording.cases) if case.kind == kind]
+        died = sum(recording.observations[i].outcome == DIED for i in numbers)
+        differ = sum(one.case.kind == kind for one in wrong)
+        if numbers:
+            rows.append((f"{name}s", str(len(numbers)), str(died), str(differ)))
+    show(table(("", "copies", "died", "differ"), rows, right=("copies", "died", "differ")))
+    silent = undescribed(recording)
+    if silent:
+        show(f"{len(silent)} of them are such as no document describes; they are recorded and not compared")
+    for one in wrong[:_SHOWN]:
+        show(str(one), style="red")
+    if len(wrong) > _SHOWN:
+        show(f"… and {len(wrong) - _SHOWN} more")
+    show("hardware and simulator agree" if not wrong else f"{len(wrong)} of {len(recording.cases)} copies differ")
