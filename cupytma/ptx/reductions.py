@@ -1,7 +1,7 @@
 """Which reductions exist: the table of operation and element type, by where the result goes.
 
-Source: PTX ISA, "cp.reduce.async.bulk" and "cp.reduce.async.bulk.tensor", and what an H100 does: a tensor reduction of
-signed 64-bit integers with ``and``, ``or`` or ``xor`` kills the kernel, so it is not in the table.
+Source: PTX ISA, "cp.reduce.async.bulk" and "cp.reduce.async.bulk.tensor", and what an H100 and an H200 do: a tensor
+reduction that is not in the table kills the kernel, such as one of signed 64-bit integers with ``and``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BITS = ("and", "or", "xor")
 # instruction, and f32.ftz is the FLOAT32_FTZ of a tensor map.
 _TYPES: dict[str, dict[str, tuple[str, ...]]] = {
     "tensor": {
-        "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz"),
+        "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz", "f64", "tf32", "tf32.ftz"),
         **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64", *_FLOATS_16)),
         **dict.fromkeys(("inc", "dec"), ("u32",)),
         **dict.fromkeys(_BITS, ("u32", "s32", "u64")),
