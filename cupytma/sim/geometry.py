@@ -19,7 +19,6 @@ from cupytma.sim.faults import NotSimulatedError
 from cupytma.sim.modes import FULL_TARGET, GATHER4, SCATTER4, WIDE_128, mode_of, parameters_of
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.enums import DataType, Interleave, OobFill, Swizzle
-from cupytma.tensormap.fields import CORNER_BITS
 from cupytma.tensormap.parameters import Im2col, Im2colWide, Tiled
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
 
@@ -99,8 +98,6 @@ class Geometry:
         Rows along each axis (tiled). For im2col one number: the pixels.
     walk : Walk or None
         Set for im2col.
-    offset_mask : int
-        What is left of an im2col offset: as many bits as a corner has. Hardware drops the others (measured for rank 4).
     width : int
         Bytes of a row in shared memory, the gaps of packed types included.
     global_width : int
@@ -125,7 +122,6 @@ class Geometry:
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
     walk: Walk | None
-    offset_mask: int
     width: int
     global_width: int
     pitch: int
@@ -217,7 +213,6 @@ def _geometry(tensor_map: TensorMap, mode: str) -> Geometry:
         axes=_axes(parameters),
         counts=counts,
         walk=walk,
-        offset_mask=(1 << CORNER_BITS.get(parameters.rank, 16)) - 1,
         width=width,
         global_width=global_width,
         # A slice never pads; a row shorter than the swizzle's span still advances by a whole span (measured).

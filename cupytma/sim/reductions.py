@@ -107,9 +107,12 @@ def _flushed(bits: Array) -> Array:
 
 
 def _add_float64(old: Array, new: Array) -> Array:
-    """Rounds once to nearest even. That every NaN is ``0x7FFFFFFFFFFFFFFF`` is taken over from float32."""
+    """Rounds once to nearest even. A NaN comes out as it went in, the new one before the old one."""
     total = (old.view(np.float64) + new.view(np.float64)).view(np.uint64)
-    total[(total & np.uint64(0x7FFFFFFFFFFFFFFF)) > np.uint64(0x7FF0000000000000)] = 0x7FFFFFFFFFFFFFFF
+    total[np.isnan(total.view(np.float64))] = 0xFFF8000000000000  # infinities of both signs
+    for operand in (old, new):
+        is_nan = np.isnan(operand.view(np.float64))
+        total[is_nan] = operand[is_nan]
     return total
 
 

@@ -16,6 +16,7 @@ from cupytma.sim.faults import NotSimulatedError
 from cupytma.sim.geometry import Geometry, Walk
 from cupytma.sim.swizzle import CHUNK, PERIOD, pattern_of, swizzle_address
 from cupytma.tensormap.enums import Swizzle
+from cupytma.tensormap.fields import CORNER_BITS
 
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -141,6 +142,7 @@ def _walk_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], offsets: tup
     at its lower bound, which moves the next axis by one step. The batch is moved by the last of them and never wraps.
     With interleave the channel slice is an axis too; it stays where it is.
     """
+    offsets = _kept_offsets(offsets)
     moves = np.arange(plan.rows, dtype=np.int64)
     steps = np.zeros((len(along), plan.rows), dtype=np.int64)
     for i in range(walk.spatial):
@@ -151,10 +153,27 @@ def _walk_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], offsets: tup
         wrapped = since >= 0
         steps[i] = np.where(wrapped, lower - along[i] + since % cycle * step, moves * step)
         if i < len(offsets):
-            steps[i] += offsets[i] & plan.offset_mask
+            steps[i] += offsets[i]
         moves = np.where(wrapped, since // cycle + 1, 0)
     steps[-1] = moves * plan.axes[-1].step
     return steps
+
+
+def _kept_offsets(offsets: tuple[int, ...]) -> tuple[int, ...]:
+    """What an instruction keeps of im2col offsets: as many bits of each as a corner of the rank has.
+
+    The assembler packs them into 16 bits. For rank 4 it takes the low byte of each; for rank 5 it adds the offsets up,
+    shifted, so that what is too large for one goes into the next (its machine code, and measured on an H200).
+    """
+    if not offsets:
+        return offsets
+    rank = len(offsets) + 2
+    width = CORNER_BITS[rank]
+    mask = (1 << width) - 1
+    if rank < 5:
+        return tuple(offset & mask for offset in offsets)
+    packed = sum(offset << width * i for i, offset in enumerate(offsets))
+    return tuple(packed >> width * i & mask for i in range(len(offsets)))
 
 
 def _wide_steps(plan: Geometry, walk: Walk, along: tuple[int, ...], halo: int = 0, offset: int = 0) -> Int64:

@@ -79,9 +79,9 @@ def load(
     shared_offset : int
         Byte of `shared` where the tile starts; a multiple of 128.
     offsets : sequence of int
-        Offsets of an im2col load in pixels, one per spatial dimension, the fastest first; 16-bit unsigned, of which
-        hardware keeps 16, 8 or 5 bits for rank 3, 4 or 5 (measured for rank 4). For ``"im2col::w"`` and
-        ``"im2col::w::128"`` the halo and the offset in W, in pixels. None given: zeros.
+        Offsets of an im2col load in pixels, one per spatial dimension, the fastest first; 16-bit unsigned, of which 16,
+        8 or 5 bits are kept for rank 3, 4 or 5 (for rank 5 the others are carried into the next offset). For
+        ``"im2col::w"`` and ``"im2col::w::128"`` the halo and the offset in W, in pixels. None given: zeros.
     mode : str, optional
         The instruction's mode: ``"tile"``, ``"tile::gather4"``, ``"im2col"``, ``"im2col::w"`` or ``"im2col::w::128"``.
         Default: what the tensor map says. For ``"tile::gather4"`` `coords` are the first column and the four rows.

@@ -70,9 +70,9 @@ def evaluate(expression: str, operands: dict[str, Any]) -> Any:
     return eval(_compiled(expression), {"__builtins__": {}}, operands)
 
 
-def derive(operands: dict[str, Any], lookups: Mapping[str, Any]) -> None:
-    """Add the derived operands, in place. Works for integers and for numpy columns alike."""
-    operands.update(lookups)
+def derive(operands: dict[str, Any]) -> None:
+    """Add the derived operands, in place."""
+    operands.update(SCALAR_LOOKUPS)
     for name, expression, modes in DERIVED:
         if operands["mode"] in modes:
             operands[name] = evaluate(expression, operands)
@@ -98,12 +98,6 @@ def clauses(rule: Rule, rank: int) -> list[str]:
         )
         for i in rule.indices(rank)
     ]
-
-
-@cache
-def compiled_clauses(mode: str, rank: int, target: str) -> tuple[CodeType, ...]:
-    """Every error rule of a mode, rank and target, compiled."""
-    return tuple(_compiled(clause) for rule in rules_for(mode, target, "error") for clause in clauses(rule, rank))
 
 
 @cache

@@ -16,7 +16,6 @@ from cupytma.tensormap.fields import (
     RANKS,
     SIZE,
     SWIZZLES,
-    WORDS,
     BitField,
     extract,
     fields_of,
@@ -62,13 +61,6 @@ def word_text(layout: str, rank: int, word: int) -> str:
     """The expression for one word over the operands of the rules; empty where the word is always zero."""
     terms = (_stored(field, layout) for field in fields_of(layout, rank) if field.word == word)
     return " | ".join(term for term in terms if term)
-
-
-@cache
-def word_expressions(layout: str, rank: int) -> tuple[CodeType | None, ...]:
-    """`word_text` of every word, compiled; None where the word is always zero."""
-    texts = [word_text(layout, rank, word) for word in range(WORDS)]
-    return tuple(compile(text, f"<word {i}>", "eval") if text else None for i, text in enumerate(texts))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Rows of parameters, read as columns of 64-bit words.
+"""Rows of parameters as rows of 64-bit words, and those as columns.
 
-Turning whole rows into columns at once costs a fraction of reading one field of all rows after another, and columns of
-words can be picked by kind and rank without touching the rows again.
+Turning whole rows into columns at once costs a fraction of reading one field of all rows after another, and rows of
+words are picked by kind and rank in one copy each.
 """
 
 from __future__ import annotations

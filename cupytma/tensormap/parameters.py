@@ -205,7 +205,7 @@ class Parameters(DictForms, ABC):
                 value = value + (neutral,) * (FULL_RANK - short - len(value))
             found[field.name] = value
         found.update(self._own_operands(), mode=self.kind, layout=checking.layout_of(self.kind, target))
-        checking.derive(found, checking.SCALAR_LOOKUPS)
+        checking.derive(found)
         return found
 
     def _own_operands(self) -> dict[str, Any]:

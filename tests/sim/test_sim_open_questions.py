@@ -108,7 +108,7 @@ def test_interleaved_im2col_writes_are_among_the_copies() -> None:
         and one.case.kind != IM2COL_LOAD and len(one.seen.image)
     )  # fmt: skip
     assert set(kinds) == {3, 4}
-    assert min(kinds.values()) >= 5
+    assert min(kinds.values()) >= 3
 
 
 def answers(question: str) -> list[tuple[str, str]]:
@@ -179,9 +179,13 @@ def test_multicasts_reach_the_blocks_that_they_reached_on_hardware() -> None:
 
 
 def test_a_tile_that_ends_outside_shared_memory_is_an_illegal_address() -> None:
+    outcomes = set()
     for label, answer in answers("g:"):
-        assert int(re.findall(r"ends (\d+) B after", label)[0]) > 0
-        assert answer == "DIED (cudaErrorIllegalAddress)"
+        size, beyond = (int(number) for number in re.findall(r"(\d+) B", label))
+        rounded = beyond - -size % 128  # the window ends at a multiple of 128 bytes
+        assert (answer == "DIED (cudaErrorIllegalAddress)") == (rounded > 0)
+        outcomes.add(rounded > 0)
+    assert outcomes == {True, False}
 
 
 def test_a_prefetch_dies_where_its_load_would() -> None:
