@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # PTX ISA, "Kernel Function Parameters": a scalar is `.param .f32 name`, a struct `.param .align 64 .b8 name[128]`.
@@ -27,12 +28,15 @@ class KernelParameter:
         In bytes.
     is_struct : bool
         Whether it is an aggregate passed by value, such as a ``CUtensorMap``.
+    offset : int
+        Bytes from the start of the kernel's parameter block.
     """
 
     type: str
     size: int
     alignment: int
     is_struct: bool
+    offset: int = 0
 
     def __str__(self) -> str:
         return f"a struct of {self.size} B aligned to {self.alignment} B" if self.is_struct else f".{self.type}"
@@ -45,21 +49,25 @@ class KernelSignature:
     name: str
     parameters: tuple[KernelParameter, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the parameter block."""
+        return max((p.offset + p.size for p in self.parameters), default=0)
+
 
 def parse_signatures(ptx: str) -> dict[str, KernelSignature]:
     """Every kernel (``.entry``) in a PTX text, by name."""
     return {
-        name: KernelSignature(name, tuple(_parameter(match) for match in _PARAMETER.finditer(body)))
-        for name, body in _ENTRY.findall(ptx)
+        name: KernelSignature(name, tuple(_placed(_PARAMETER.finditer(body)))) for name, body in _ENTRY.findall(ptx)
     }
 
 
-def _parameter(match: re.Match[str]) -> KernelParameter:
-    element = int(re.sub(r"\D", "", match["type"])) // 8
-    count = int(match["count"] or 1)
-    return KernelParameter(
-        type=match["type"],
-        size=element * count,
-        alignment=int(match["align"] or element),
-        is_struct=match["count"] is not None,
-    )
+def _placed(matches: Iterator[re.Match[str]]) -> Iterator[KernelParameter]:
+    """Parameters one after the other, each at the next multiple of its alignment."""
+    end = 0
+    for match in matches:
+        element = int(re.sub(r"\D", "", match["type"])) // 8
+        size, alignment = element * int(match["count"] or 1), int(match["align"] or element)
+        offset = -(-end // alignment) * alignment
+        yield KernelParameter(match["type"], size, alignment, match["count"] is not None, offset)
+        end = offset + size

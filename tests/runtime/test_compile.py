@@ -51,7 +51,10 @@ def test_the_parameters_are_read_from_the_ptx(module: tma.runtime.Module) -> Non
         (1, 1, False), (128, 64, True), (2, 2, False), (4, 4, False), (4, 4, False), (8, 8, False), (16, 8, True),
         (8, 8, False), (8, 8, False), (128, 64, True), (1, 1, False),
     ]  # fmt: skip
+    assert [p.offset for p in parameters] == [0, 64, 192, 196, 200, 208, 216, 232, 240, 256, 384]
+    assert module.signatures["everything"].size == 385
     assert module.signatures["nothing"].parameters == ()
+    assert module.signatures["nothing"].size == 0
 
 
 def test_pointer_annotations_of_newer_compilers_are_understood() -> None:
