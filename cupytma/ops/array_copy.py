@@ -13,7 +13,7 @@ from cupytma.ops.copy_plan import MAX_RANK, CopyPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.kernel import Launch
+from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import current_stream, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -118,7 +118,7 @@ def _check_devices(source: ArrayView, destination: ArrayView) -> None:
 
 
 @lru_cache(maxsize=256)
-def _prepared(plan: CopyPlan, device: int) -> Launch:
+def _prepared(plan: CopyPlan, device: int) -> Plan:
     """The launch of a plan that has something to copy."""
     code = _module(str(current_target()))
     if plan.tiles is not None:
@@ -126,12 +126,12 @@ def _prepared(plan: CopyPlan, device: int) -> Launch:
     region = _region_argument(plan.rest)
     blocks = -(-int(region["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
     grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device))
-    return code.kernel("word_copy").prepare(grid, _WORD_COPY_THREADS, (region,))
+    return code.kernel("word_copy").plan(grid, _WORD_COPY_THREADS, (region,))
 
 
-def _tile_launch(code: Module, tiles: TilePlan, rest: Region | None, device: int) -> Launch:
+def _tile_launch(code: Module, tiles: TilePlan, rest: Region | None, device: int) -> Plan:
     tile_bytes = tiles.source.box_bytes
-    return code.kernel(f"tile_copy_{tiles.rank}d").prepare(
+    return code.kernel(f"tile_copy_{tiles.rank}d").plan(
         min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device)),
         _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
         (tiles.source, tiles.destination, _tiling_argument(tiles), _region_argument(rest)),

@@ -2,70 +2,218 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 import numpy as np
 
-from cupytma.errors import ArrayError, DescriptorError, LaunchError
+from cupytma.errors import DescriptorError, LaunchError
+from cupytma.runtime.places import TorchDevice, place_of
 from cupytma.runtime.signature import KernelParameter, KernelSignature
 from cupytma.targets import DEFAULT_TARGET, Target
-from cupytma.tensormap.arrays import view_of
 from cupytma.tensormap.fields import SIZE
+from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
 
-_TENSOR_MAP_ALIGNMENT = 64
 # What a map may have that another architecture lacks. Other rules are the encoder's; a kernel may be given a template.
 _TARGET_RULES = ("data-type", "swizzle")
 _REAL = (int, float, np.integer, np.floating, np.bool_)
+_POINTER_BYTES = 8
+_ADDRESS_BYTES = 8
+_MAPS_REMEMBERED = 1024
+
+# Puts one argument in its place, and returns the device of the array that it is or describes, where that is known.
+Writer = Callable[["memoryview", Any], "int | None"]
+_pack_pointer = Struct("<Q").pack_into
 
 
-def marshal(
-    signature: KernelSignature, arguments: Sequence[Any], target: Target = DEFAULT_TARGET
-) -> list[Any]:
-    """The arguments of one launch as numpy scalars, each of exactly the size the kernel declares.
+class ParameterBlock:
+    """Memory for the arguments of one launch, laid out as the kernel declares them.
+
+    Attributes
+    ----------
+    data : memoryview
+        The arguments, as bytes.
+    pointers : int
+        Address of one pointer for each argument, which ``cuLaunchKernel`` takes.
+    """
+
+    __slots__ = ("_memory", "_pointers", "data", "pointers")
+
+    def __init__(self, signature: KernelSignature) -> None:
+        self._memory = (ctypes.c_ubyte * (signature.size + SIZE))()
+        start = -ctypes.addressof(self._memory) % SIZE
+        self.data = memoryview(self._memory).cast("B")[start : start + signature.size]
+        address = ctypes.addressof(self._memory) + start
+        places = [address + parameter.offset for parameter in signature.parameters]
+        self._pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
+        self.pointers = ctypes.addressof(self._pointers)
+
+
+class Marshaller:
+    """Turns the arguments of one kernel into bytes.
 
     Parameters
     ----------
     signature : KernelSignature
     target : Target
         What the kernel was compiled for.
-    arguments : sequence
-        A `TensorMap` goes by value to a ``const __grid_constant__ CUtensorMap`` parameter; a device array or None as
-        a pointer; integers, floats and numpy scalars by the parameter's own type; ``numpy.void`` or bytes to a struct.
-
-    Raises
-    ------
-    LaunchError
-        Naming every argument that does not fit.
     """
-    expected = signature.parameters
-    if len(arguments) != len(expected):
-        declared = ", ".join(map(str, expected)) or "nothing"
-        raise LaunchError(
-            f"kernel {signature.name} takes {len(expected)} arguments and was given {len(arguments)}; it declares: "
-            f"{declared}"
-        )
-    values: list[Any] = []
-    problems: list[str] = []
-    for position, (argument, parameter) in enumerate(zip(arguments, expected, strict=True)):
+
+    def __init__(self, signature: KernelSignature, target: Target = DEFAULT_TARGET) -> None:
+        self.signature = signature
+        self._target = target
+        self._writers = [_writer(parameter, target) for parameter in signature.parameters]
+
+    def fill(self, data: memoryview, arguments: Sequence[Any]) -> int | None:
+        """Write the arguments of a launch into a parameter block's data.
+
+        Parameters
+        ----------
+        data : memoryview
+            Of `ParameterBlock`.
+        arguments : sequence
+            A `TensorMap` goes by value to a ``const __grid_constant__ CUtensorMap`` parameter, and a list or tuple of
+            them to a struct of that many; a device array or None as a pointer; integers, floats and numpy scalars by
+            the parameter's own type; ``numpy.void``, bytes and ctypes structures to other structs.
+
+        Returns
+        -------
+        int or None
+            The device of the arrays, a `TorchDevice` if any is torch's; None where there are none.
+
+        Raises
+        ------
+        LaunchError
+            Naming every argument that does not fit, or arrays of different devices.
+        """
+        writers = self._writers
+        if len(arguments) != len(writers):
+            raise LaunchError(self._miscounted(arguments))
+        place = None
         try:
-            values.append(_marshal_one(argument, parameter, target))
+            for write, argument in zip(writers, arguments, strict=True):
+                found = write(data, argument)
+                if found is not None:
+                    if place is None:
+                        place = found
+                    elif found != place:
+                        raise ValueError
+                    elif type(found) is TorchDevice:
+                        place = found
+        except (ValueError, TypeError, OverflowError):
+            raise self._refusal(data, arguments) from None
+        return place
+
+    def write(self, data: memoryview, position: int, argument: Any) -> int | None:
+        """Write one argument; the rest as for `fill`."""
+        try:
+            return self._writers[position](data, argument)
         except (ValueError, TypeError, OverflowError) as error:
-            problems.append(f"argument {position} of kernel {signature.name}: {error}")
-    if problems:
-        raise LaunchError("\n".join(problems))
-    return values
+            raise LaunchError(f"argument {position} of kernel {self.signature.name}: {error}") from None
+
+    def _miscounted(self, arguments: Sequence[Any]) -> str:
+        expected = self.signature.parameters
+        declared = ", ".join(map(str, expected)) or "nothing"
+        return (
+            f"kernel {self.signature.name} takes {len(expected)} arguments and was given {len(arguments)}; it "
+            f"declares: {declared}"
+        )
+
+    def _refusal(self, data: memoryview, arguments: Sequence[Any]) -> LaunchError:
+        """The error that names everything."""
+        problems: list[str] = []
+        places: dict[int, list[int]] = {}
+        for position, (write, argument) in enumerate(zip(self._writers, arguments, strict=True)):
+            try:
+                place = write(data, argument)
+            except (ValueError, TypeError, OverflowError) as error:
+                problems.append(f"argument {position} of kernel {self.signature.name}: {error}")
+            else:
+                if place is not None:
+                    places.setdefault(int(place), []).append(position)
+        if len(places) > 1:
+            where = "; ".join(f"{_listed(positions)} on device {device}" for device, positions in places.items())
+            problems.append(
+                f"the arrays given to kernel {self.signature.name} are on different devices: {where}. Move them to one"
+            )
+        return LaunchError("\n".join(problems))
 
 
-def _marshal_one(argument: Any, parameter: KernelParameter, target: Target) -> Any:
+def _listed(positions: Sequence[int]) -> str:
+    return f"argument{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions))}"
+
+
+def _writer(parameter: KernelParameter, target: Target) -> Writer:
+    """What writes a parameter."""
+    general = _general_writer(parameter, target)
+    if parameter.is_struct and parameter.size == SIZE and parameter.alignment >= ALIGNMENT:
+        return _tensor_map_writer(parameter, target, general)
+    if not parameter.is_struct and parameter.size == _POINTER_BYTES and not parameter.type.startswith("f"):
+        return _pointer_writer(parameter, general)
+    return general
+
+
+def _general_writer(parameter: KernelParameter, target: Target) -> Writer:
+    place = slice(parameter.offset, parameter.offset + parameter.size)
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        data[place] = _converted(argument, parameter, target)
+        return None
+
+    return write
+
+
+def _tensor_map_writer(parameter: KernelParameter, target: Target, general: Writer) -> Writer:
+    place = slice(parameter.offset, parameter.offset + parameter.size)
+    known: set[bytes] = set()  # all but the address of maps that the kernel may be given
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        if argument.__class__ is not TensorMap:
+            return general(data, argument)
+        content, remembered = argument._data, argument.__dict__
+        rest = content[_ADDRESS_BYTES:]
+        if rest not in known or content[7] > 1 or "_on_host" in remembered:
+            _check_tensor_map(argument, target)
+            if len(known) >= _MAPS_REMEMBERED:
+                known.clear()
+            known.add(rest)
+        data[place] = content
+        source = remembered.get("_source")
+        return None if source is None else place_of(source)[1]
+
+    return write
+
+
+def _pointer_writer(parameter: KernelParameter, general: Writer) -> Writer:
+    offset = parameter.offset
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        if argument is None or isinstance(argument, _NO_ARRAYS):
+            return general(data, argument)
+        address, device = place_of(argument)
+        _pack_pointer(data, offset, address)
+        return device
+
+    return write
+
+
+_NO_ARRAYS = (bool, int, float, np.generic, bytes, bytearray, TensorMap, list, tuple, ctypes.Structure)
+
+
+def _converted(argument: Any, parameter: KernelParameter, target: Target) -> bytes:
+    """The bytes of an argument of any kind but an array."""
     if isinstance(argument, TensorMap):
         _check_tensor_map(argument, target)
         return _tensor_map(argument, parameter)
+    if isinstance(argument, (list, tuple)):
+        return _tensor_maps(argument, parameter, target)
     if isinstance(argument, np.void):
         return _struct(argument.tobytes(), parameter)
-    if isinstance(argument, (bytes, bytearray)):
+    if isinstance(argument, (bytes, bytearray, ctypes.Structure, ctypes.Union, ctypes.Array)):
         return _struct(bytes(argument), parameter)
     if isinstance(argument, (bool, int, float, np.generic)):
         return _scalar(argument, parameter)
@@ -87,24 +235,42 @@ def _check_tensor_map(argument: TensorMap, target: Target) -> None:
         raise TypeError("; ".join(map(str, broken)))
 
 
-def _tensor_map(argument: TensorMap, parameter: KernelParameter) -> Any:
-    if not parameter.is_struct or parameter.size != SIZE or parameter.alignment < _TENSOR_MAP_ALIGNMENT:
+def _tensor_map(argument: TensorMap, parameter: KernelParameter) -> bytes:
+    if not parameter.is_struct or parameter.size != SIZE or parameter.alignment < ALIGNMENT:
         raise TypeError(
             f"a TensorMap goes to a parameter declared `const __grid_constant__ CUtensorMap`; this one is {parameter}"
         )
-    return _struct(bytes(argument), parameter)
+    return bytes(argument)
 
 
-def _struct(data: bytes, parameter: KernelParameter) -> Any:
+def _tensor_maps(argument: Sequence[Any], parameter: KernelParameter, target: Target) -> bytes:
+    """Several maps for one struct."""
+    if not argument or not all(isinstance(entry, TensorMap) for entry in argument):
+        raise TypeError(
+            f"a {type(argument).__name__} may hold tensor maps alone, for a struct of as many; make other structs a "
+            "numpy.void of the struct's layout, and arrays device arrays"
+        )
+    size = SIZE * len(argument)
+    if not parameter.is_struct or parameter.size != size or parameter.alignment < ALIGNMENT:
+        raise TypeError(
+            f"{len(argument)} tensor maps, {size} B, go to a struct declared `const __grid_constant__` that holds "
+            f"`CUtensorMap maps[{len(argument)}]`; the kernel declares {parameter}"
+        )
+    for entry in argument:
+        _check_tensor_map(entry, target)
+    return b"".join(map(bytes, argument))
+
+
+def _struct(data: bytes, parameter: KernelParameter) -> bytes:
     if not parameter.is_struct or len(data) != parameter.size:
         raise TypeError(f"{len(data)} bytes were given; the kernel declares {parameter}")
-    return np.frombuffer(data, dtype=f"V{len(data)}")[0]
+    return data
 
 
-def _scalar(argument: Any, parameter: KernelParameter) -> Any:
+def _scalar(argument: Any, parameter: KernelParameter) -> bytes:
     if parameter.is_struct:
         if isinstance(argument, np.generic) and argument.dtype.itemsize == parameter.size:
-            return argument  # a half, a complex number or another numpy scalar that the kernel takes as a struct
+            return argument.tobytes()  # a half, a complex number or another scalar that the kernel takes as a struct
         raise TypeError(f"{argument!r} is a number; the kernel declares {parameter}")
     if parameter.type.startswith("f"):
         return _real(argument, parameter)
@@ -115,30 +281,22 @@ def _scalar(argument: Any, parameter: KernelParameter) -> Any:
     bits = 8 * parameter.size
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         raise OverflowError(f"{number} does not fit the {bits} bits that the kernel declares")
-    return np.dtype(f"u{parameter.size}").type(number & ((1 << bits) - 1))
+    return (number & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
 
 
-def _real(argument: Any, parameter: KernelParameter) -> Any:
+def _real(argument: Any, parameter: KernelParameter) -> bytes:
     if not isinstance(argument, _REAL):
         raise TypeError(f"{argument!r} is no real number; the kernel declares {parameter}")
     with np.errstate(over="ignore"):
         value = np.dtype(f"f{parameter.size}").type(argument)
     if np.isinf(value) and not np.isinf(float(argument)):
         raise OverflowError(f"{argument!r} is too large for the {parameter} that the kernel declares")
-    return value
+    data: bytes = value.tobytes()
+    return data
 
 
-def _pointer(argument: Any, parameter: KernelParameter) -> Any:
-    if parameter.is_struct or parameter.size != 8 or parameter.type.startswith("f"):
+def _pointer(argument: Any, parameter: KernelParameter) -> bytes:
+    if parameter.is_struct or parameter.size != _POINTER_BYTES or parameter.type.startswith("f"):
         raise TypeError(f"{type(argument).__name__} would be passed as a pointer; the kernel declares {parameter}")
-    if argument is None:
-        return np.uint64(0)
-    if not hasattr(argument, "__cuda_array_interface__") and isinstance(getattr(argument, "ptr", None), int):
-        return np.uint64(argument.ptr)  # CuPy's MemoryPointer and its kin
-    try:
-        view = view_of(argument)
-    except ArrayError as error:
-        raise TypeError(str(error)) from None
-    if view.device is None:
-        raise TypeError("this array is in host memory, which the kernel must not touch; move it with cupy.asarray")
-    return np.uint64(view.address)
+    address = 0 if argument is None else place_of(argument)[0]
+    return address.to_bytes(_POINTER_BYTES, "little")

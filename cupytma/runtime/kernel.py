@@ -3,179 +3,238 @@
 from __future__ import annotations
 
 import atexit
-import operator
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import LaunchError
-from cupytma.runtime.arguments import marshal
+from cupytma.runtime.arguments import Marshaller, ParameterBlock
 from cupytma.runtime.device import compute_capability, cupy
+from cupytma.runtime.launch_shape import LaunchBounds, LaunchShape, launch_shape, parse_launch_bounds
+from cupytma.runtime.occupancy import Occupancy
+from cupytma.runtime.streams import current_handle, handle_of
+from cupytma.runtime.submission import Function, Refused
 
 if TYPE_CHECKING:
     from cupytma.runtime.compiler import Module
+    from cupytma.runtime.plan import Plan
     from cupytma.runtime.signature import KernelSignature
 
-# What a block may have without asking for more (CUDA programming guide, "Shared Memory", compute capability 9.0).
-_DEFAULT_SHARED_BYTES = 48 * 1024
-_MAX_THREADS = 1024
-_MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
+Extents = int | Sequence[int]
 
 
-class Kernel:
-    """One kernel of a `Module`. Loaded through CuPy when first launched; made by `Module.kernel`."""
+class Kernel(Occupancy):
+    """One kernel of a `Module`; made by `Module.kernel`. Loaded through CuPy when first launched, on each device.
+
+    May be used by several threads at once.
+    """
 
     def __init__(self, module: Module, name: str) -> None:
         self.module = module
         self.name = name
-        self._raw: Any = None
-        self._shared_limit: dict[int, int] = {}
-        self._checked: set[int] = set()
+        self._functions: dict[int, Function] = {}
+        self._shapes: dict[tuple[Any, ...], LaunchShape] = {}
+        self._spare: list[ParameterBlock] = []
 
     @property
     def signature(self) -> KernelSignature:
         """The parameters the kernel declares."""
         return self.module.signatures[self.name]
 
+    @cached_property
+    def bounds(self) -> LaunchBounds:
+        """What the kernel's own code says of its launches: ``__launch_bounds__`` and ``__cluster_dims__``."""
+        return parse_launch_bounds(self.module.ptx)[self.name]
+
+    @cached_property
+    def marshaller(self) -> Marshaller:
+        """What turns arguments into bytes."""
+        return Marshaller(self.signature, self.module.target)
+
     def __call__(
         self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
+        grid: Extents,
+        block: Extents,
         arguments: Sequence[Any] = (),
         *,
         shared_bytes: int = 0,
+        cluster: Extents | None = None,
         stream: Any = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
     ) -> None:
-        """Launch the kernel; returns at once.
+        """Launch the kernel on the current device; returns at once.
 
         Parameters
         ----------
         grid, block : int or sequence of int
             Blocks of the grid and threads of a block, x first, up to three.
         arguments : sequence
-            One for each parameter: a `TensorMap` by value, device arrays and None as pointers, numbers by the type
-            the kernel declares, ``numpy.void`` or bytes for other structs.
+            One for each parameter: a `TensorMap` by value, several as a list for a struct of them, device arrays
+            (CuPy, torch, Numba, anything with ``__cuda_array_interface__`` or DLPack) and None as pointers, numbers by
+            the type the kernel declares, ``numpy.void``, bytes or ctypes structures for other structs.
         shared_bytes : int
-            Dynamic shared memory of a block, in bytes.
-        stream : cupy.cuda.Stream, optional
-            Default: CuPy's current stream.
+            Dynamic shared memory of a block, in bytes; more than 48 KiB is allowed for automatically.
+        cluster : int or sequence of int, optional
+            Blocks of a cluster, x first; up to 8 on every device, up to 16 where the device can. Leave it out for a
+            kernel with ``__cluster_dims__``.
+        stream : stream or int, optional
+            CuPy's, torch's, anything with ``__cuda_stream__``, or a handle. Default: torch's current stream if an
+            array is torch's, else CuPy's.
+        cooperative : bool
+            All blocks run at the same time, so that they may wait for one another.
+        programmatic : bool
+            The kernel may start before the one before it in the stream has ended; its code waits with
+            ``griddepcontrol.wait`` (programmatic dependent launch).
 
         Raises
         ------
         LaunchError
-            If an argument does not fit, the launch shape is impossible, or the code is for another architecture.
+            If an argument does not fit, arrays are on another device, the launch shape is impossible, or the code is
+            for another architecture.
         NoDeviceError
             If there is no GPU.
         """
-        self.prepare(grid, block, arguments, shared_bytes=shared_bytes)(stream)
+        key = grid, block, shared_bytes, cluster, cooperative, programmatic
+        try:
+            shape = self._shapes[key]
+        except (KeyError, TypeError):
+            shape = self.shape(*key)
+        spare = self._spare
+        memory = spare.pop() if spare else ParameterBlock(self.signature)
+        try:
+            place = self.marshaller.fill(memory.data, arguments)
+            function = self.function()
+            if place is not None and place != function.device:
+                raise LaunchError(self._elsewhere(place, function.device))
+            handle = current_handle(place) if stream is None else handle_of(stream)
+            try:
+                function.submit(shape)(memory.pointers, handle)
+            except Refused as refused:
+                raise self.refusal(refused, shape) from None
+        finally:
+            spare.append(memory)  # the driver has copied the arguments
 
-    def prepare(
+    def plan(
         self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
+        grid: Extents,
+        block: Extents,
         arguments: Sequence[Any] = (),
         *,
         shared_bytes: int = 0,
-    ) -> Launch:
-        """A launch with everything checked and converted, to be made any number of times.
+        cluster: Extents | None = None,
+        stream: Any = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> Plan:
+        """A launch with everything checked and converted, to be made any number of times on the current device.
 
-        The parameters are those of a call, and so are the errors. Device arrays are remembered by their addresses
-        alone: keep them alive.
+        The parameters are those of a call, and so are the errors.
+
+        Returns
+        -------
+        Plan
+            Call it to launch; it keeps its arguments alive.
         """
-        values = marshal(self.signature, arguments, self.module.target)
-        grid, block = _extents("grid", grid, _MAX_GRID), _extents("block", block, _MAX_BLOCK)
-        if block[0] * block[1] * block[2] > _MAX_THREADS:
-            raise LaunchError(f"block {block} has more than {_MAX_THREADS} threads")
-        limit = self.module.target.shared_bytes
-        if not 0 <= shared_bytes <= limit:
-            raise LaunchError(f"shared_bytes = {shared_bytes} is outside 0…{limit}, the limit of {self.module.target}")
-        return Launch(self, grid, block, tuple(values), shared_bytes)
+        from cupytma.runtime.plan import Plan
 
-    def _load(self) -> Any:
+        shape = self.shape(grid, block, shared_bytes, cluster, cooperative, programmatic)
+        return Plan(self, shape, arguments, None if stream is None else handle_of(stream))
+
+    def shape(
+        self,
+        grid: Extents,
+        block: Extents,
+        shared_bytes: int = 0,
+        cluster: Extents | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> LaunchShape:
+        """A launch's shape, checked against the target and the kernel's own bounds.
+
+        Raises
+        ------
+        LaunchError
+            Naming everything that is impossible.
+        """
+        key = grid, block, shared_bytes, cluster, cooperative, programmatic
+        found = launch_shape(*key, self.module.target, self.bounds)
+        if all(value.__class__ is int or value.__class__ is tuple for value in (grid, block)):
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            self._shapes[key] = found
+        return found
+
+    def function(self) -> Function:
+        """The kernel on the current device, loaded when first asked for.
+
+        Raises
+        ------
+        LaunchError
+            If its code is for another architecture, or the driver cannot load it.
+        """
+        device: int = _current_device()
+        return self._functions.get(device) or self._load(device)
+
+    def _load(self, device: int) -> Function:
         self._check_device()
-        if self._raw is None:
-            module = cupy().RawModule(path=str(_cubin_file(self.module.cubin)))
-            try:
-                self._raw = module.get_function(self.name)
-            except Exception as error:  # CuPy's driver errors derive from no common public type
-                raise LaunchError(f"kernel {self.name} could not be loaded: {error}") from error
-        return self._raw
+        try:
+            raw = cupy().RawModule(path=str(_cubin_file(self.module))).get_function(self.name)
+            handle = raw.kernel.ptr
+        except cupy().cuda.driver.CUDADriverError as error:
+            raise LaunchError(f"kernel {self.name} could not be loaded: {error}") from error
+        return self._functions.setdefault(device, Function(raw, handle, device))
 
     def _check_device(self) -> None:
         """Machine code runs on the architecture it was made for alone; say so instead of "no kernel image"."""
-        device = cupy().cuda.runtime.getDevice()
-        if device in self._checked:
-            return
         needed, found = self.module.target.compute_capability, compute_capability()
         if needed != found:
             raise LaunchError(
                 f"kernel {self.name} was compiled for {self.module.target}; the current device has compute capability "
                 f"{found[0]}.{found[1]}: compile it without a target, or for that device"
             )
-        self._checked.add(device)
 
-    def launch(self, launch: Launch, stream: Any) -> None:
-        """Make a prepared launch on the current device."""
-        raw = self._load()
-        if launch.shared_bytes > _DEFAULT_SHARED_BYTES:
-            self._allow_shared(raw, launch.shared_bytes)
-        try:
-            raw(launch.grid, launch.block, launch.values, shared_mem=launch.shared_bytes, stream=stream)
-        except cupy().cuda.driver.CUDADriverError as error:
-            raise LaunchError(
-                f"the driver refuses to launch {self.name} (grid {launch.grid}, block {launch.block}, "
-                f"{launch.shared_bytes} B of dynamic shared memory): {error}"
-            ) from error
+    def _elsewhere(self, place: int, device: int) -> str:
+        return (
+            f"the arrays given to kernel {self.name} are on device {int(place)} and the current device is {device}: "
+            f"launch inside `with cupy.cuda.Device({int(place)}):`, or move the arrays"
+        )
 
-    def _allow_shared(self, raw: Any, shared_bytes: int) -> None:
-        device = cupy().cuda.runtime.getDevice()
-        if shared_bytes > self._shared_limit.get(device, 0):
-            raw.max_dynamic_shared_size_bytes = shared_bytes
-            self._shared_limit[device] = shared_bytes
+    def refusal(self, refused: Refused, shape: LaunchShape) -> LaunchError:
+        """The error for a launch that the driver did not take."""
+        return LaunchError(f"the driver refuses to launch {self.name} ({shape}): {refused.name}")
 
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self.signature.parameters))
         return f"<Kernel {self.name}({parameters}) for {self.module.target}>"
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One launch of a kernel, checked and converted; made by `Kernel.prepare`. Call it with a stream or None."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    values: tuple[Any, ...]
-    shared_bytes: int
-
-    def __call__(self, stream: Any = None) -> None:
-        self.kernel.launch(self, stream)
+_SHAPES_KEPT = 256
+_get_device: Any = None
 
 
-def _extents(name: str, value: int | Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
-    try:
-        extents = tuple(map(operator.index, value if hasattr(value, "__iter__") else (value,)))
-    except TypeError:
-        extents = ()
-    if not 1 <= len(extents) <= 3 or not all(1 <= n <= limit for n, limit in zip(extents, limits, strict=False)):
-        raise LaunchError(f"{name} = {value!r}: one to three whole numbers are needed, from 1 to {limits}")
-    x, y, z = (*extents, 1, 1)[:3]
-    return x, y, z
+def _current_device() -> int:
+    """The number of the current device."""
+    global _get_device
+    if _get_device is None:
+        _get_device = cupy().cuda.runtime.getDevice
+    device: int = _get_device()
+    return device
 
 
 _folder: Path | None = None
 
 
-def _cubin_file(cubin: bytes) -> Path:
-    """The machine code in a file, which CuPy loads modules from; files go when the process ends."""
+def _cubin_file(module: Module) -> Path:
+    """A module's machine code in a file, which CuPy loads modules from; files go when the process ends."""
     global _folder
     if _folder is None:
         _folder = Path(tempfile.mkdtemp(prefix="cupytma-"))
         atexit.register(shutil.rmtree, _folder, ignore_errors=True)
     handle, name = tempfile.mkstemp(suffix=".cubin", dir=_folder)
     with open(handle, "wb") as file:
-        file.write(cubin)
+        file.write(module.cubin)
     return Path(name)

@@ -1,11 +1,14 @@
-"""The stream that work on given arrays belongs to."""
+"""Streams of CUDA's Python libraries, and the one that work on given arrays belongs to."""
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
+from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
+from cupytma.runtime.places import TorchDevice
 
 
 class _Handle:
@@ -23,6 +26,54 @@ def _borrowed(module: Any, handle: int) -> Any:
     if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
         return module.cuda.Stream.from_external(_Handle(handle))
     return module.cuda.ExternalStream(handle)
+
+
+def handle_of(stream: Any) -> int:
+    """The handle of a stream, a ``CUstream``.
+
+    Parameters
+    ----------
+    stream : stream or int
+        CuPy's, torch's, Numba's, anything with ``__cuda_stream__``, or the handle itself (0 and 1 are the legacy
+        default stream, 2 that of the thread).
+
+    Raises
+    ------
+    LaunchError
+        If it is none of these.
+    """
+    for name in ("ptr", "cuda_stream"):  # CuPy's and torch's
+        found = getattr(stream, name, None)
+        if isinstance(found, int):
+            return found
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    handle = getattr(stream, "handle", stream)  # Numba's is a ctypes pointer
+    handle = getattr(handle, "value", handle)
+    try:
+        if not isinstance(stream, bool):
+            return operator.index(handle)
+    except TypeError:
+        pass
+    raise LaunchError(
+        f"stream = {stream!r}: a stream of CuPy or torch, anything with __cuda_stream__, or a handle is needed"
+    )
+
+
+def current_handle(place: int | None) -> int:
+    """The handle of the stream to launch on: torch's current one for arrays of torch, else CuPy's.
+
+    Parameters
+    ----------
+    place : int or None
+        The device of the arrays; a `TorchDevice` where they are torch's.
+    """
+    if type(place) is TorchDevice:
+        torch = sys.modules["torch"]
+        handle: int = torch.cuda.current_stream(int(place)).cuda_stream
+        return handle
+    current: int = cupy().cuda.get_current_stream().ptr
+    return current
 
 
 def wait_for(producer: int | None, stream: Any) -> None:

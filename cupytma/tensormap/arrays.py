@@ -107,7 +107,7 @@ def tensor_map(
     coalesce: bool | Sequence[Sequence[int]] = False,
     target: str | targets.Target = targets.DEFAULT_TARGET,
 ) -> TensorMap:
-    """The tensor map of an array. No data is touched, and the array is not kept alive.
+    """The tensor map of an array. No data is touched; the map keeps the array alive (its ``source``).
 
     Parameters
     ----------
@@ -165,8 +165,69 @@ def tensor_map(
     except DescriptorError as error:
         raise array_order(error, parameters.rank) from None
     encoded.__dict__["_axes"] = axes
-    encoded.__dict__["_on_host"] = view_of(array).device is None
+    if not isinstance(array, ArrayView):
+        encoded.__dict__["_source"] = array
+    if view_of(array).device is None:
+        encoded.__dict__["_on_host"] = True
     return encoded
+
+
+def moved(tensor_map: TensorMap, array: Any) -> TensorMap:
+    """The same map of another array.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+    array : array
+        Laid out like the map's own (its ``source``); where that is not known, at least as many bytes as the map
+        reaches.
+
+    Returns
+    -------
+    TensorMap
+        It keeps the new array alive.
+
+    Raises
+    ------
+    ArrayError
+        If it is no array, or laid out otherwise.
+    DescriptorError
+        If its address breaks a rule.
+    """
+    view, source = view_of(array), tensor_map.source
+    if source is not None:
+        before = view_of(source)
+        for name in ("shape", "strides", "dtype"):
+            if (found := getattr(view, name)) != (wanted := getattr(before, name)):
+                raise ArrayError(
+                    f"the map is of an array with {name} {wanted}, and this one has {name} {found}: make a map of it "
+                    "with tensor_map"
+                )
+    elif (held := _reach(view)) < (needed := _map_reach(tensor_map)):
+        raise ArrayError(
+            f"the map reaches {needed} B, and this array has {held} B: make a map of it with tensor_map"
+        )
+    found = tensor_map.with_address(view.address)
+    found.__dict__["_axes"] = tensor_map.axes
+    found.__dict__["_source"] = array
+    if view.device is None:
+        found.__dict__["_on_host"] = True
+    return found
+
+
+def _reach(view: ArrayView) -> int:
+    """Bytes from an array's first element to the end of its last, whatever lies between."""
+    if not view.size:
+        return 0
+    steps = zip(view.shape, view.strides, strict=True)
+    return view.itemsize + sum((extent - 1) * max(step, 0) for extent, step in steps)
+
+
+def _map_reach(tensor_map: TensorMap) -> int:
+    """The same of what a map describes."""
+    p = tensor_map.decode()
+    strides = (p.element_bytes, *p.global_strides)
+    return int(p.element_bytes) + sum((extent - 1) * step for extent, step in zip(p.global_dim, strides, strict=True))
 
 
 def coalesced(array: Any, axes: Sequence[Sequence[int]] | None = None) -> Coalesced:

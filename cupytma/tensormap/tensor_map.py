@@ -113,6 +113,12 @@ class TensorMap(TextForms, Interop):
     def __hash__(self) -> int:
         return hash(self._data)
 
+    def __copy__(self) -> TensorMap:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TensorMap:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         remembered = {name: self.__dict__[name] for name in _REMEMBERED if name in self.__dict__}
         return _restored, (self._data, remembered)
@@ -164,6 +170,14 @@ class TensorMap(TextForms, Interop):
         """The array's axes that each dimension stands for, in array order; None for a map not made from an array."""
         found: tuple[tuple[int, ...], ...] | None = self.__dict__.get("_axes")
         return found
+
+    @property
+    def source(self) -> Any:
+        """The array that `tensor_map` made the map of, kept alive by it; None for other maps.
+
+        Maps with another address have none, and none is pickled.
+        """
+        return self.__dict__.get("_source")
 
     @property
     def on_host(self) -> bool:

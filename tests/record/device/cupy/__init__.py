@@ -6,9 +6,12 @@ recorder uses is here.
 
 from __future__ import annotations
 
+import ctypes
+import inspect
 import os
 import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 
@@ -70,27 +73,41 @@ class RawModule:
 
 
 class _Function:
+    """A loaded kernel; its handle is its number."""
+
+    loaded: ClassVar[list[_Function]] = []
+
     def __init__(self, name: str) -> None:
         self.name, self.max_dynamic_shared_size_bytes = name, 0
+        self.kernel = SimpleNamespace(ptr=len(self.loaded))
+        self.loaded.append(self)
 
-    def __call__(self, grid, block, values, *, shared_mem, stream) -> None:
-        arguments = [
-            np.frombuffer(value.tobytes(), COPY)[0] if value.nbytes == COPY.itemsize
-            else TensorMap.from_bytes(value.tobytes()) if value.nbytes == 128
-            else value.tobytes() if value.nbytes == 64
-            else int(value)
-            for value in values
-        ]  # fmt: skip
+    def launch(self, pointers: int) -> None:
+        """Run the kernel on the arguments that pointers lead to, as ``cuLaunchKernel`` takes them."""
+        function = getattr(_Kernels, self.name)
+        names = inspect.signature(function).parameters
+        places = (ctypes.c_void_p * len(names)).from_address(pointers)
         if DEFECT == "hang":
             time.sleep(3600)
         try:
-            getattr(_Kernels, self.name)(*arguments)
+            function(*(_argument(name, place) for name, place in zip(names, places, strict=True)))
             if DEFECT == "death":
                 raise CUDARuntimeError("cudaErrorLaunchFailure: unspecified launch failure")
         except sim.MisalignedAddress as fault:
             raise CUDARuntimeError("cudaErrorMisalignedAddress: misaligned address") from fault
         except sim.Fault as fault:
             raise CUDARuntimeError("cudaErrorIllegalInstruction: an illegal instruction was encountered") from fault
+
+
+def _argument(name: str, place: int):
+    """What a parameter of that name holds."""
+    if name == "tensor_map":
+        return TensorMap.from_bytes(ctypes.string_at(place, 128))
+    if name == "copy":
+        return np.frombuffer(ctypes.string_at(place, COPY.itemsize), COPY)[0]
+    if name == "before":
+        return ctypes.string_at(place, 64)
+    return int.from_bytes(ctypes.string_at(place, 4 if name == "distance" else 8), "little")
 
 
 class _Kernels:
@@ -185,9 +202,15 @@ class _Driver:
     class CUDADriverError(RuntimeError):
         pass
 
+    @staticmethod
+    def launchKernel(handle, *shape_and_stream):  # noqa: N802
+        *_, pointers, _extra = shape_and_stream
+        _Function.loaded[handle].launch(pointers)
+
 
 cuda = SimpleNamespace(
     driver=_Driver,
+    get_current_stream=lambda: SimpleNamespace(ptr=0),
     Device=lambda device: SimpleNamespace(compute_capability=CAPABILITY),
     runtime=SimpleNamespace(
         getDeviceCount=lambda: 1,

@@ -1,0 +1,84 @@
+"""Where device arrays lie: their address and device, read at the least cost for the libraries that are known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from cupytma.errors import ArrayError
+from cupytma.tensormap.arrays import view_of
+
+_HOST = "this array is in host memory, which the kernel must not touch; move it with cupy.asarray"
+
+
+class TorchDevice(int):
+    """The number of the device of a torch tensor: work on it belongs to torch's current stream."""
+
+    __slots__ = ()
+
+
+_torch_devices: dict[int, TorchDevice] = {}
+Place = tuple[int, "int | None"]
+
+
+def _of_cupy(array: Any) -> Place:
+    memory = array.data
+    return memory.ptr, memory.device_id
+
+
+def _of_torch(tensor: Any) -> Place:
+    device = tensor.get_device()
+    if device < 0 or tensor.is_conj() or tensor.is_neg():
+        view = view_of(tensor)  # which says what is wrong with it, or that it is the host's
+        if view.device is None:
+            raise TypeError(_HOST.replace("cupy.asarray", "tensor.cuda()"))
+    return tensor.data_ptr(), _torch_devices.get(device) or _torch_devices.setdefault(device, TorchDevice(device))
+
+
+def _of_pointer(memory: Any) -> Place:
+    """CuPy's MemoryPointer and its kin."""
+    return memory.ptr, getattr(memory, "device_id", None)
+
+
+def _of_interface(array: Any) -> Place:
+    try:
+        view = view_of(array)
+    except ArrayError as error:
+        raise TypeError(str(error)) from None
+    if view.device is None:
+        raise TypeError(_HOST)
+    return view.address, view.device
+
+
+_readers: dict[type, Callable[[Any], Place]] = {}
+
+
+def place_of(array: Any) -> Place:
+    """The address of an array's first element, and its device; None where it cannot be told.
+
+    Parameters
+    ----------
+    array : array
+        CuPy's, torch's (also parameters), anything with ``__cuda_array_interface__`` or DLPack, or a memory pointer
+        with an integer ``ptr``.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or in host memory.
+    """
+    kind = array.__class__
+    return (_readers.get(kind) or _reader(kind, array))(array)
+
+
+def _reader(kind: type, array: Any) -> Callable[[Any], Place]:
+    """How arrays of a type are read; remembered for the types that can be trusted."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return _readers.setdefault(kind, _of_torch)
+    if cupy is not None and kind is getattr(cupy, "ndarray", None):
+        return _readers.setdefault(kind, _of_cupy)
+    if not hasattr(array, "__cuda_array_interface__") and isinstance(getattr(array, "ptr", None), int):
+        return _of_pointer
+    return _of_interface

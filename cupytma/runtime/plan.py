@@ -1,0 +1,137 @@
+"""A launch prepared once and made many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cupytma.errors import ArrayError, DescriptorError, LaunchError
+from cupytma.runtime.arguments import ParameterBlock
+from cupytma.runtime.device import cupy
+from cupytma.runtime.kernel import _current_device
+from cupytma.runtime.launch_shape import LaunchShape
+from cupytma.runtime.streams import current_handle, handle_of
+from cupytma.runtime.submission import Refused
+from cupytma.tensormap.arrays import moved
+from cupytma.tensormap.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from cupytma.runtime.kernel import Kernel
+
+
+class Plan:
+    """A launch with everything checked and converted; made by `Kernel.plan`.
+
+    Call it to launch, on the device that it was made on, whichever is the current one. The plan keeps its arguments
+    alive, and with a tensor map the array that it was made of. A CUDA graph that captures a launch keeps the arguments
+    as they were then: `set` changes later launches alone, and what a graph captured must be kept alive by keeping the
+    plan unchanged. Descriptors that change between replays are passed through a `DescriptorBuffer`.
+
+    Not for several threads at once: make one for each.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    shape : LaunchShape
+    device : int
+        The device that it launches on.
+    arguments : tuple
+        As they were given, or last set.
+    """
+
+    def __init__(self, kernel: Kernel, shape: LaunchShape, arguments: Sequence[Any], stream: int | None) -> None:
+        self.kernel = kernel
+        self.shape = shape
+        self._memory = ParameterBlock(kernel.signature)
+        self._kept = list(arguments)
+        self._place = kernel.marshaller.fill(self._memory.data, self._kept)
+        function = kernel.function()
+        self.device = function.device
+        self._check_place(self._place)
+        self._submit = function.submit(shape)
+        self._pointers = self._memory.pointers
+        self._stream = stream
+
+    def __call__(self, stream: Any = None) -> None:
+        """Launch; returns at once.
+
+        Parameters
+        ----------
+        stream : stream or int, optional
+            Default: the plan's own, else torch's current stream if an array is torch's, else CuPy's.
+
+        Raises
+        ------
+        LaunchError
+            If the driver does not take the launch.
+        """
+        if stream is not None:
+            handle = handle_of(stream)
+        elif self._stream is not None:
+            handle = self._stream
+        else:
+            handle = current_handle(self._place)
+        try:
+            if _current_device() == self.device:
+                self._submit(self._pointers, handle)
+            else:
+                with cupy().cuda.Device(self.device):
+                    self._submit(self._pointers, handle)
+        except Refused as refused:
+            raise self.kernel.refusal(refused, self.shape) from None
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of the next launch."""
+        return tuple(self._kept)
+
+    def set(self, position: int, argument: Any) -> None:
+        """Change one argument, in place, for the launches to come. Launches that were made are not touched.
+
+        Parameters
+        ----------
+        position : int
+            Of the parameter, from 0.
+        argument
+            As for a call. Where the parameter holds a tensor map, an array of the same layout takes the place of its
+            array, and an int, in bytes, that of its address.
+
+        Raises
+        ------
+        LaunchError
+            If it does not fit; the argument stays as it was.
+        """
+        try:
+            before = self._kept[position]
+        except (IndexError, TypeError):
+            raise LaunchError(
+                f"position = {position!r}: kernel {self.kernel.name} has parameters 0 to {len(self._kept) - 1}"
+            ) from None
+        parameter = self.kernel.signature.parameters[position]
+        room = slice(parameter.offset, parameter.offset + parameter.size)
+        saved = bytes(self._memory.data[room])
+        try:
+            if isinstance(before, TensorMap) and not isinstance(argument, TensorMap):
+                argument = self._moved(position, before, argument)
+            self._check_place(self.kernel.marshaller.write(self._memory.data, position, argument))
+        except LaunchError:
+            self._memory.data[room] = saved
+            raise
+        self._kept[position] = argument
+
+    def _moved(self, position: int, tensor_map: TensorMap, argument: Any) -> TensorMap:
+        """A map of another array, or with another address."""
+        try:
+            if isinstance(argument, int) and not isinstance(argument, bool):
+                return tensor_map.with_address(argument)
+            return moved(tensor_map, argument)
+        except (DescriptorError, ArrayError) as error:
+            raise LaunchError(f"argument {position} of kernel {self.kernel.name}: {error}") from None
+
+    def _check_place(self, place: int | None) -> None:
+        if place is not None and place != self.device:
+            raise LaunchError(self.kernel._elsewhere(place, self.device))
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.kernel.name}: {self.shape}, device {self.device}>"
+

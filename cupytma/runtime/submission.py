@@ -1,0 +1,157 @@
+"""Launches as the driver takes them: CuPy's own call, the cheapest, or ``cuLaunchKernelEx`` for clusters and such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from cupytma.errors import LaunchError
+from cupytma.runtime.device import cupy
+from cupytma.runtime.launch_shape import DEFAULT_SHARED_BYTES, PORTABLE_CLUSTER, LaunchShape
+
+# Makes a launch on a stream, both by their addresses: the arguments' pointers and the stream's handle.
+Submit = Callable[[int, int], None]
+_CONFIGURATIONS_KEPT = 64
+_INVALID_CONTEXT = 201
+
+
+@dataclass
+class Function:
+    """A kernel loaded on one device.
+
+    Attributes
+    ----------
+    raw : cupy.RawKernel
+    handle : int
+        A ``CUfunction``.
+    device : int
+    """
+
+    raw: Any
+    handle: int
+    device: int
+    _shared_bytes: int = DEFAULT_SHARED_BYTES
+    _wide_clusters: bool = False
+    _submits: dict[LaunchShape, Submit] = field(default_factory=dict)
+
+    def submit(self, shape: LaunchShape) -> Submit:
+        """What makes launches of a shape. What they need beyond the ordinary is allowed first."""
+        found = self._submits.get(shape)
+        if found is None:
+            self.allow(shape)
+            if len(self._submits) >= _CONFIGURATIONS_KEPT:
+                self._submits.clear()
+            make = _extended if shape.extended else _plain
+            found = self._submits[shape] = make(self.handle, shape)
+        return found
+
+    def allow(self, shape: LaunchShape) -> None:
+        """Let the kernel have more shared memory, and larger clusters, than every kernel may."""
+        if shape.shared_bytes > self._shared_bytes:
+            self.raw.max_dynamic_shared_size_bytes = shape.shared_bytes
+            self._shared_bytes = shape.shared_bytes
+        if shape.cluster and prod(shape.cluster) > PORTABLE_CLUSTER and not self._wide_clusters:
+            driver = driver_api()
+            wide = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            check(driver.cuFuncSetAttribute(driver.CUfunction(self.handle), wide, 1)[0], "large clusters")
+            self._wide_clusters = True
+
+
+def driver_api() -> Any:
+    """cuda-python's driver bindings.
+
+    Raises
+    ------
+    LaunchError
+        If they are not installed.
+    """
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise LaunchError(
+            f"clusters, cooperative and programmatic launches need cuda-python, which is not usable here ({error}); "
+            "install it with `pip install 'cupytma[cuda12]'` or `pip install 'cupytma[cuda13]'`"
+        ) from error
+    return driver
+
+
+class Refused(Exception):
+    """The driver's answer to a launch, other than success."""
+
+    def __init__(self, code: int, name: str) -> None:
+        super().__init__(name)
+        self.code, self.name = code, name
+
+
+def check(status: Any, subject: str) -> None:
+    """Raise what the driver answered, unless it is success."""
+    if status:
+        raise Refused(int(status), f"{status.name} ({subject})")
+
+
+def _plain(handle: int, shape: LaunchShape) -> Submit:
+    module = cupy()
+    launch, numbers, error_type = module.cuda.driver.launchKernel, shape.numbers, module.cuda.driver.CUDADriverError
+
+    def submit(pointers: int, stream: int) -> None:
+        try:
+            launch(handle, *numbers, stream, pointers, 0)
+        except error_type as error:
+            raise Refused(error.status, str(error)) from None
+
+    return submit
+
+
+def _extended(handle: int, shape: LaunchShape) -> Submit:
+    """Configurations are kept by stream: a call may be under way in another thread when the next is made."""
+    driver = driver_api()
+    function, launch = driver.CUfunction(handle), driver.cuLaunchKernelEx
+    configurations: dict[int, Any] = {}
+
+    def submit(pointers: int, stream: int) -> None:
+        found = configurations.get(stream)
+        if found is None:
+            if len(configurations) >= _CONFIGURATIONS_KEPT:
+                configurations.clear()
+            found = configurations[stream] = configuration(shape, stream)
+        (status,) = launch(found, function, pointers, 0)
+        if status:
+            if status == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
+                cupy().cuda.runtime.free(0)
+                (status,) = launch(found, function, pointers, 0)
+            check(status, "launch")
+
+    return submit
+
+
+def configuration(shape: LaunchShape, stream: int) -> Any:
+    """A shape and a stream as a ``CUlaunchConfig``."""
+    driver = driver_api()
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = shape.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = shape.block
+    config.sharedMemBytes = shape.shared_bytes
+    config.hStream = driver.CUstream(stream)
+    attributes = []
+    identifiers = driver.CUlaunchAttributeID
+    if shape.cluster:
+        tied = driver.CUlaunchAttribute()
+        tied.id = identifiers.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        tied.value.clusterDim.x, tied.value.clusterDim.y, tied.value.clusterDim.z = shape.cluster
+        attributes.append(tied)
+    if shape.cooperative:
+        together = driver.CUlaunchAttribute()
+        together.id = identifiers.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        together.value.cooperative = 1
+        attributes.append(together)
+    if shape.programmatic:
+        early = driver.CUlaunchAttribute()
+        early.id = identifiers.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(early)
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
+
+
