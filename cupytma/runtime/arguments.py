@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from cupytma.errors import DescriptorError, LaunchError
-from cupytma.runtime.places import TorchDevice, place_of
+from cupytma.runtime.places import TorchDevice, place_of, readers
 from cupytma.runtime.signature import KernelParameter, KernelSignature
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap.fields import SIZE
@@ -91,19 +92,21 @@ class Marshaller:
             Naming every argument that does not fit, or arrays of different devices.
         """
         writers = self._writers
+        if arguments.__class__ is not tuple and arguments.__class__ is not list:
+            arguments = self._sequence(arguments)
         if len(arguments) != len(writers):
             raise LaunchError(self._miscounted(arguments))
         place = None
         try:
-            for write, argument in zip(writers, arguments, strict=True):
+            for write, argument in zip(writers, arguments):  # noqa: B905 (as long as each other, and this is fast)
                 found = write(data, argument)
-                if found is not None:
-                    if place is None:
-                        place = found
-                    elif found != place:
+                if found is not place and found is not None:
+                    if place is None or type(found) is TorchDevice:
+                        before, place = place, found
+                    else:
+                        before = found
+                    if before is not None and before != place:
                         raise ValueError
-                    elif type(found) is TorchDevice:
-                        place = found
         except (ValueError, TypeError, OverflowError):
             raise self._refusal(data, arguments) from None
         return place
@@ -114,6 +117,15 @@ class Marshaller:
             return self._writers[position](data, argument)
         except (ValueError, TypeError, OverflowError) as error:
             raise LaunchError(f"argument {position} of kernel {self.signature.name}: {error}") from None
+
+    def _sequence(self, arguments: Any) -> list[Any]:
+        """The arguments where they are no tuple or list."""
+        if not isinstance(arguments, (Sequence, Iterator)) or isinstance(arguments, (str, bytes)):
+            raise LaunchError(
+                f"kernel {self.signature.name} takes a tuple or list of arguments and was given "
+                f"{type(arguments).__name__}: write ({type(arguments).__name__.lower()},) for one alone"
+            )
+        return list(arguments)
 
     def _miscounted(self, arguments: Sequence[Any]) -> str:
         expected = self.signature.parameters
@@ -150,11 +162,14 @@ def _listed(positions: Sequence[int]) -> str:
 def _writer(parameter: KernelParameter, target: Target) -> Writer:
     """What writes a parameter."""
     general = _general_writer(parameter, target)
-    if parameter.is_struct and parameter.size == SIZE and parameter.alignment >= ALIGNMENT:
-        return _tensor_map_writer(parameter, target, general)
-    if not parameter.is_struct and parameter.size == _POINTER_BYTES and not parameter.type.startswith("f"):
-        return _pointer_writer(parameter, general)
-    return general
+    if parameter.is_struct:
+        if parameter.alignment < ALIGNMENT or parameter.size % SIZE:
+            return general
+        several = _tensor_maps_writer(parameter, target, general)
+        return _tensor_map_writer(parameter, target, several) if parameter.size == SIZE else several
+    if parameter.type.startswith("f"):
+        return _real_writer(parameter, general) if parameter.size in _REAL_FORMATS else general
+    return _integer_writer(parameter, _pointer_writer(parameter, general))
 
 
 def _general_writer(parameter: KernelParameter, target: Target) -> Writer:
@@ -167,14 +182,39 @@ def _general_writer(parameter: KernelParameter, target: Target) -> Writer:
     return write
 
 
-def _tensor_map_writer(parameter: KernelParameter, target: Target, general: Writer) -> Writer:
+def _tensor_maps_writer(parameter: KernelParameter, target: Target, general: Writer) -> Writer:
+    """For a struct that may be as many tensor maps as fit it."""
+    starts = range(parameter.offset, parameter.offset + parameter.size, SIZE)
+    entries = [replace(parameter, size=SIZE, offset=offset) for offset in starts]
+    writers = [_tensor_map_writer(entry, target, general) for entry in entries]
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        if not isinstance(argument, (list, tuple)):
+            return general(data, argument)
+        _check_tensor_maps(argument, parameter)
+        places = [write_one(data, entry) for write_one, entry in zip(writers, argument, strict=True)]
+        known = {int(place) for place in places if place is not None}
+        if len(known) > 1:
+            raise TypeError(f"these maps are of arrays on different devices: {sorted(known)}. Move them to one")
+        torch = [place for place in places if type(place) is TorchDevice]
+        return torch[0] if torch else known.pop() if known else None
+
+    return write
+
+
+def _tensor_map_writer(parameter: KernelParameter, target: Target, other: Writer) -> Writer:
     place = slice(parameter.offset, parameter.offset + parameter.size)
     known: set[bytes] = set()  # all but the address of maps that the kernel may be given
 
     def write(data: memoryview, argument: Any) -> int | None:
         if argument.__class__ is not TensorMap:
-            return general(data, argument)
-        content, remembered = argument._data, argument.__dict__
+            return other(data, argument)
+        remembered = argument.__dict__
+        content = argument._joined or argument._data
+        ready = remembered.get("_launched")
+        if ready is not None and ready[0] is target:
+            data[place] = content
+            return ready[1]  # type: ignore[no-any-return]
         rest = content[_ADDRESS_BYTES:]
         if rest not in known or content[7] > 1 or "_on_host" in remembered:
             _check_tensor_map(argument, target)
@@ -183,24 +223,63 @@ def _tensor_map_writer(parameter: KernelParameter, target: Target, general: Writ
             known.add(rest)
         data[place] = content
         source = remembered.get("_source")
-        return None if source is None else place_of(source)[1]
+        if source is None:
+            return None
+        device = place_of(source)[1]
+        remembered["_launched"] = target, device
+        return device
 
     return write
 
 
 def _pointer_writer(parameter: KernelParameter, general: Writer) -> Writer:
+    if parameter.size != _POINTER_BYTES:
+        return general
     offset = parameter.offset
 
     def write(data: memoryview, argument: Any) -> int | None:
-        if argument is None or isinstance(argument, _NO_ARRAYS):
-            return general(data, argument)
-        address, device = place_of(argument)
+        read = readers.get(argument.__class__)
+        if read is None:
+            if argument is None or isinstance(argument, _NO_ARRAYS):
+                return general(data, argument)
+            read = place_of
+        address, device = read(argument)
         _pack_pointer(data, offset, address)
         return device
 
     return write
 
 
+def _integer_writer(parameter: KernelParameter, other: Writer) -> Writer:
+    offset, bits = parameter.offset, 8 * parameter.size
+    pack = Struct(_INTEGER_FORMATS[parameter.size]).pack_into
+    lowest, end, mask = -1 << (bits - 1), 1 << bits, ~(-1 << bits)
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        if argument.__class__ is int and lowest <= argument < end:
+            pack(data, offset, argument & mask)
+            return None
+        return other(data, argument)
+
+    return write
+
+
+def _real_writer(parameter: KernelParameter, general: Writer) -> Writer:
+    pack, offset = Struct(_REAL_FORMATS[parameter.size]).pack_into, parameter.offset
+
+    def write(data: memoryview, argument: Any) -> int | None:
+        if argument.__class__ is float and -_SMALL_REAL < argument < _SMALL_REAL:
+            pack(data, offset, argument)
+            return None
+        return general(data, argument)
+
+    return write
+
+
+_INTEGER_FORMATS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+_REAL_FORMATS = {4: "<f", 8: "<d"}
+# What every format holds without becoming infinite.
+_SMALL_REAL = 1e38
 _NO_ARRAYS = (bool, int, float, np.generic, bytes, bytearray, TensorMap, list, tuple, ctypes.Structure)
 
 
@@ -210,7 +289,7 @@ def _converted(argument: Any, parameter: KernelParameter, target: Target) -> byt
         _check_tensor_map(argument, target)
         return _tensor_map(argument, parameter)
     if isinstance(argument, (list, tuple)):
-        return _tensor_maps(argument, parameter, target)
+        _check_tensor_maps(argument, parameter)  # it says no: a struct that holds them has a writer of its own
     if isinstance(argument, np.void):
         return _struct(argument.tobytes(), parameter)
     if isinstance(argument, (bytes, bytearray, ctypes.Structure, ctypes.Union, ctypes.Array)):
@@ -243,8 +322,8 @@ def _tensor_map(argument: TensorMap, parameter: KernelParameter) -> bytes:
     return bytes(argument)
 
 
-def _tensor_maps(argument: Sequence[Any], parameter: KernelParameter, target: Target) -> bytes:
-    """Several maps for one struct."""
+def _check_tensor_maps(argument: Sequence[Any], parameter: KernelParameter) -> None:
+    """Refuse what is not as many maps as a struct holds."""
     if not argument or not all(isinstance(entry, TensorMap) for entry in argument):
         raise TypeError(
             f"a {type(argument).__name__} may hold tensor maps alone, for a struct of as many; make other structs a "
@@ -256,9 +335,6 @@ def _tensor_maps(argument: Sequence[Any], parameter: KernelParameter, target: Ta
             f"{len(argument)} tensor maps, {size} B, go to a struct declared `const __grid_constant__` that holds "
             f"`CUtensorMap maps[{len(argument)}]`; the kernel declares {parameter}"
         )
-    for entry in argument:
-        _check_tensor_map(entry, target)
-    return b"".join(map(bytes, argument))
 
 
 def _struct(data: bytes, parameter: KernelParameter) -> bytes:

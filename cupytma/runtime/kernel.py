@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from cupytma.runtime.device import compute_capability, cupy
 from cupytma.runtime.launch_shape import LaunchBounds, LaunchShape, launch_shape, parse_launch_bounds
 from cupytma.runtime.occupancy import Occupancy
 from cupytma.runtime.streams import current_handle, handle_of
-from cupytma.runtime.submission import Function, Refused
+from cupytma.runtime.submission import Function, Submit, refusal
 
 if TYPE_CHECKING:
     from cupytma.runtime.compiler import Module
@@ -36,7 +36,6 @@ class Kernel(Occupancy):
         self.module = module
         self.name = name
         self._functions: dict[int, Function] = {}
-        self._shapes: dict[tuple[Any, ...], LaunchShape] = {}
         self._spare: list[ParameterBlock] = []
 
     @property
@@ -100,23 +99,32 @@ class Kernel(Occupancy):
         """
         key = grid, block, shared_bytes, cluster, cooperative, programmatic
         try:
-            shape = self._shapes[key]
+            function = self._functions[_get_device()]
+            submit = function.submits[key]
         except (KeyError, TypeError):
-            shape = self.shape(*key)
+            function, submit = self._prepared(key)
         spare = self._spare
         memory = spare.pop() if spare else ParameterBlock(self.signature)
         try:
             place = self.marshaller.fill(memory.data, arguments)
-            function = self.function()
             if place is not None and place != function.device:
-                raise LaunchError(self._elsewhere(place, function.device))
-            handle = current_handle(place) if stream is None else handle_of(stream)
-            try:
-                function.submit(shape)(memory.pointers, handle)
-            except Refused as refused:
-                raise self.refusal(refused, shape) from None
+                raise LaunchError(self.elsewhere(place, function.device))
+            submit(current_handle(place) if stream is None else handle_of(stream), memory.pointers, 0)
+        except Exception as error:
+            raise self.failed(error, self.shape(*key)) from None
         finally:
             spare.append(memory)  # the driver has copied the arguments
+
+    def _prepared(self, key: tuple[Any, ...]) -> tuple[Function, Submit]:
+        """The kernel on the current device, and what launches it in a shape that was not asked for before."""
+        shape = self.shape(*key)
+        function = self.function()
+        submit = function.submit(shape)
+        if all(type(entry) in _PLAIN for entry in key):
+            if len(function.submits) >= _SHAPES_KEPT:
+                function.submits.clear()
+            function.submits[key] = submit
+        return function, submit
 
     def plan(
         self,
@@ -160,13 +168,9 @@ class Kernel(Occupancy):
         LaunchError
             Naming everything that is impossible.
         """
-        key = grid, block, shared_bytes, cluster, cooperative, programmatic
-        found = launch_shape(*key, self.module.target, self.bounds)
-        if all(value.__class__ is int or value.__class__ is tuple for value in (grid, block)):
-            if len(self._shapes) >= _SHAPES_KEPT:
-                self._shapes.clear()
-            self._shapes[key] = found
-        return found
+        return launch_shape(
+            grid, block, shared_bytes, cluster, cooperative, programmatic, self.module.target, self.bounds
+        )
 
     def function(self) -> Function:
         """The kernel on the current device, loaded when first asked for.
@@ -176,7 +180,7 @@ class Kernel(Occupancy):
         LaunchError
             If its code is for another architecture, or the driver cannot load it.
         """
-        device: int = _current_device()
+        device = current_device()
         return self._functions.get(device) or self._load(device)
 
     def _load(self, device: int) -> Function:
@@ -197,14 +201,18 @@ class Kernel(Occupancy):
                 f"{found[0]}.{found[1]}: compile it without a target, or for that device"
             )
 
-    def _elsewhere(self, place: int, device: int) -> str:
+    def elsewhere(self, place: int, device: int) -> str:
+        """What to say where arrays are on one device and the launch is on another."""
         return (
             f"the arrays given to kernel {self.name} are on device {int(place)} and the current device is {device}: "
             f"launch inside `with cupy.cuda.Device({int(place)}):`, or move the arrays"
         )
 
-    def refusal(self, refused: Refused, shape: LaunchShape) -> LaunchError:
-        """The error for a launch that the driver did not take."""
+    def failed(self, error: Exception, shape: LaunchShape) -> Exception:
+        """What to raise for an error that came up while launching."""
+        refused = refusal(error)
+        if refused is None:
+            return error
         return LaunchError(f"the driver refuses to launch {self.name} ({shape}): {refused.name}")
 
     def __repr__(self) -> str:
@@ -213,16 +221,30 @@ class Kernel(Occupancy):
 
 
 _SHAPES_KEPT = 256
-_get_device: Any = None
+# Types whose values say the same launch whenever they are equal.
+_PLAIN = frozenset((int, tuple, bool, type(None)))
 
 
-def _current_device() -> int:
-    """The number of the current device."""
+def _unknown_device() -> int:
+    raise KeyError("CuPy has not been asked yet")
+
+
+# CuPy's function, once CuPy is known to be usable.
+_get_device: Callable[[], int] = _unknown_device
+
+
+def current_device() -> int:
+    """The number of the current device.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is none.
+    """
     global _get_device
-    if _get_device is None:
+    if _get_device is _unknown_device:
         _get_device = cupy().cuda.runtime.getDevice
-    device: int = _get_device()
-    return device
+    return _get_device()
 
 
 _folder: Path | None = None

@@ -27,7 +27,7 @@ class Occupancy:
 
         def shape(self, grid: Any, block: Any, shared_bytes: int = 0, cluster: Any = None) -> LaunchShape: ...
         def function(self) -> Function: ...
-        def refusal(self, refused: Refused, shape: LaunchShape) -> LaunchError: ...
+        def failed(self, error: Exception, shape: LaunchShape) -> Exception: ...
 
     def max_active_blocks(self, block: Extents, shared_bytes: int = 0) -> int:
         """Blocks that one multiprocessor runs at once; 0 if not one fits.
@@ -71,7 +71,7 @@ class Occupancy:
             )
             check(status, "cuOccupancyMaxActiveClusters")
         except Refused as refused:
-            raise self.refusal(refused, shape) from None
+            raise self.failed(refused, shape) from None
         return int(found)
 
     def persistent_grid(
@@ -140,10 +140,13 @@ def grid_of(extents: Extents, tile: Extents) -> tuple[int, ...]:
     >>> grid_of((1000, 64), (128, 32))
     (8, 2)
     """
-    sizes, steps = (
-        tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),)
-        for value in (extents, tile)
-    )
+    try:
+        sizes, steps = (
+            tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),)
+            for value in (extents, tile)
+        )
+    except TypeError:
+        sizes, steps = (), (1,)
     if len(sizes) != len(steps) or not all(n >= 1 for n in (*sizes, *steps)):
         raise LaunchError(f"extents = {extents!r} and tile = {tile!r}: as many positive whole numbers each are needed")
     return tuple(-(-size // step) for size, step in zip(sizes, steps, strict=True))

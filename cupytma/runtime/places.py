@@ -51,7 +51,8 @@ def _of_interface(array: Any) -> Place:
     return view.address, view.device
 
 
-_readers: dict[type, Callable[[Any], Place]] = {}
+# By the type of array, for the types that can be trusted.
+readers: dict[type, Callable[[Any], Place]] = {}
 
 
 def place_of(array: Any) -> Place:
@@ -69,16 +70,16 @@ def place_of(array: Any) -> Place:
         If it is no array, or in host memory.
     """
     kind = array.__class__
-    return (_readers.get(kind) or _reader(kind, array))(array)
+    return (readers.get(kind) or _reader(kind, array))(array)
 
 
 def _reader(kind: type, array: Any) -> Callable[[Any], Place]:
     """How arrays of a type are read; remembered for the types that can be trusted."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return _readers.setdefault(kind, _of_torch)
+        return readers.setdefault(kind, _of_torch)
     if cupy is not None and kind is getattr(cupy, "ndarray", None):
-        return _readers.setdefault(kind, _of_cupy)
+        return readers.setdefault(kind, _of_cupy)
     if not hasattr(array, "__cuda_array_interface__") and isinstance(getattr(array, "ptr", None), int):
         return _of_pointer
     return _of_interface

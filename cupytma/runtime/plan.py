@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cupytma.errors import ArrayError, DescriptorError, LaunchError
 from cupytma.runtime.arguments import ParameterBlock
 from cupytma.runtime.device import cupy
-from cupytma.runtime.kernel import _current_device
+from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
 from cupytma.runtime.streams import current_handle, handle_of
-from cupytma.runtime.submission import Refused
 from cupytma.tensormap.arrays import moved
 from cupytma.tensormap.tensor_map import TensorMap
 
@@ -72,13 +71,13 @@ class Plan:
         else:
             handle = current_handle(self._place)
         try:
-            if _current_device() == self.device:
-                self._submit(self._pointers, handle)
+            if current_device() == self.device:
+                self._submit(handle, self._pointers, 0)
             else:
                 with cupy().cuda.Device(self.device):
-                    self._submit(self._pointers, handle)
-        except Refused as refused:
-            raise self.kernel.refusal(refused, self.shape) from None
+                    self._submit(handle, self._pointers, 0)
+        except Exception as error:
+            raise self.kernel.failed(error, self.shape) from None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -130,7 +129,7 @@ class Plan:
 
     def _check_place(self, place: int | None) -> None:
         if place is not None and place != self.device:
-            raise LaunchError(self.kernel._elsewhere(place, self.device))
+            raise LaunchError(self.kernel.elsewhere(place, self.device))
 
     def __repr__(self) -> str:
         return f"<Plan of {self.kernel.name}: {self.shape}, device {self.device}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,8 +12,8 @@ from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
 from cupytma.runtime.launch_shape import DEFAULT_SHARED_BYTES, PORTABLE_CLUSTER, LaunchShape
 
-# Makes a launch on a stream, both by their addresses: the arguments' pointers and the stream's handle.
-Submit = Callable[[int, int], None]
+# Makes a launch: takes the stream's handle, the address of the arguments' pointers, and 0.
+Submit = Callable[[int, int, int], None]
 _CONFIGURATIONS_KEPT = 64
 _INVALID_CONTEXT = 201
 
@@ -27,25 +28,26 @@ class Function:
     handle : int
         A ``CUfunction``.
     device : int
+    submits : dict
+        What makes the launches that were made before, by the shape as it was written.
     """
 
     raw: Any
     handle: int
     device: int
+    submits: dict[tuple[Any, ...], Submit] = field(default_factory=dict)
     _shared_bytes: int = DEFAULT_SHARED_BYTES
     _wide_clusters: bool = False
-    _submits: dict[LaunchShape, Submit] = field(default_factory=dict)
 
     def submit(self, shape: LaunchShape) -> Submit:
-        """What makes launches of a shape. What they need beyond the ordinary is allowed first."""
-        found = self._submits.get(shape)
-        if found is None:
-            self.allow(shape)
-            if len(self._submits) >= _CONFIGURATIONS_KEPT:
-                self._submits.clear()
-            make = _extended if shape.extended else _plain
-            found = self._submits[shape] = make(self.handle, shape)
-        return found
+        """What makes launches of a shape. What they need beyond the ordinary is allowed first.
+
+        It raises `Refused`, or CuPy's own error, where the driver does not take a launch.
+        """
+        self.allow(shape)
+        if shape.extended:
+            return _extended(self.handle, shape)
+        return partial(cupy().cuda.driver.launchKernel, self.handle, *shape.numbers)
 
     def allow(self, shape: LaunchShape) -> None:
         """Let the kernel have more shared memory, and larger clusters, than every kernel may."""
@@ -78,7 +80,7 @@ def driver_api() -> Any:
 
 
 class Refused(Exception):
-    """The driver's answer to a launch, other than success."""
+    """The driver's answer to a launch, other than success: its code, a ``CUresult``, and name."""
 
     def __init__(self, code: int, name: str) -> None:
         super().__init__(name)
@@ -91,17 +93,13 @@ def check(status: Any, subject: str) -> None:
         raise Refused(int(status), f"{status.name} ({subject})")
 
 
-def _plain(handle: int, shape: LaunchShape) -> Submit:
-    module = cupy()
-    launch, numbers, error_type = module.cuda.driver.launchKernel, shape.numbers, module.cuda.driver.CUDADriverError
-
-    def submit(pointers: int, stream: int) -> None:
-        try:
-            launch(handle, *numbers, stream, pointers, 0)
-        except error_type as error:
-            raise Refused(error.status, str(error)) from None
-
-    return submit
+def refusal(error: Exception) -> Refused | None:
+    """The driver's answer in an error that a launch raised; None for other errors."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, cupy().cuda.driver.CUDADriverError):
+        return Refused(error.status, str(error))
+    return None
 
 
 def _extended(handle: int, shape: LaunchShape) -> Submit:
@@ -110,7 +108,7 @@ def _extended(handle: int, shape: LaunchShape) -> Submit:
     function, launch = driver.CUfunction(handle), driver.cuLaunchKernelEx
     configurations: dict[int, Any] = {}
 
-    def submit(pointers: int, stream: int) -> None:
+    def submit(stream: int, pointers: int, _: int) -> None:
         found = configurations.get(stream)
         if found is None:
             if len(configurations) >= _CONFIGURATIONS_KEPT:
