@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cupytma.errors import ArrayError, DescriptorError, LaunchError
 from cupytma.runtime.arguments import ParameterBlock
 from cupytma.runtime.device import cupy
+from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
 from cupytma.runtime.streams import current_handle, handle_of
@@ -22,9 +23,8 @@ class Plan:
     """A launch with everything checked and converted; made by `Kernel.plan`.
 
     Call it to launch, on the device that it was made on, whichever is the current one. The plan keeps its arguments
-    alive, and with a tensor map the array that it was made of. A CUDA graph that captures a launch keeps the arguments
-    as they were then: `set` changes later launches alone, and what a graph captured must be kept alive by keeping the
-    plan unchanged. Descriptors that change between replays are passed through a `DescriptorBuffer`.
+    alive, and with a tensor map the array that it was made of. A CUDA graph that captures a launch has the arguments as
+    they were then, and `set` does not change them; see `capture` for graphs whose arguments change.
 
     Not for several threads at once: make one for each.
 
@@ -32,6 +32,10 @@ class Plan:
     ----------
     kernel : Kernel
     shape : LaunchShape
+    function : Function
+        The kernel as it is loaded on the device.
+    pointers : int
+        Address of one pointer for each argument, as ``cuLaunchKernel`` takes them.
     device : int
         The device that it launches on.
     arguments : tuple
@@ -41,14 +45,14 @@ class Plan:
     def __init__(self, kernel: Kernel, shape: LaunchShape, arguments: Sequence[Any], stream: int | None) -> None:
         self.kernel = kernel
         self.shape = shape
+        self.function = kernel.function()
         self._memory = ParameterBlock(kernel.signature)
         self._kept = list(arguments)
         self._place = kernel.marshaller.fill(self._memory.data, self._kept)
-        function = kernel.function()
-        self.device = function.device
+        self.device = self.function.device
         self._check_place(self._place)
-        self._submit = function.submit(shape)
-        self._pointers = self._memory.pointers
+        self._submit = self.function.submit(shape)
+        self.pointers = self._memory.pointers
         self._stream = stream
 
     def __call__(self, stream: Any = None) -> None:
@@ -64,20 +68,40 @@ class Plan:
         LaunchError
             If the driver does not take the launch.
         """
-        if stream is not None:
-            handle = handle_of(stream)
-        elif self._stream is not None:
-            handle = self._stream
-        else:
-            handle = current_handle(self._place)
+        handle = self._handle(stream)
         try:
             if current_device() == self.device:
-                self._submit(handle, self._pointers, 0)
+                self._submit(handle, self.pointers, 0)
             else:
                 with cupy().cuda.Device(self.device):
-                    self._submit(handle, self._pointers, 0)
+                    self._submit(handle, self.pointers, 0)
         except Exception as error:
             raise self.kernel.failed(error, self.shape) from None
+
+    def _handle(self, stream: Any) -> int:
+        if stream is not None:
+            return handle_of(stream)
+        return current_handle(self._place) if self._stream is None else self._stream
+
+    def capture(self, stream: Any = None) -> CapturedLaunch:
+        """Launch into a stream that is being captured.
+
+        Returns
+        -------
+        CapturedLaunch
+            Its ``update`` gives the graph the arguments that were `set` since.
+
+        Raises
+        ------
+        LaunchError
+            If the stream is not being captured.
+        """
+        handle = self._handle(stream)
+        with cupy().cuda.Device(self.device):
+            if not is_capturing(handle):
+                captured_node(handle)  # which says so
+            self(handle)
+            return CapturedLaunch(self, captured_node(handle))
 
     @property
     def arguments(self) -> tuple[Any, ...]:

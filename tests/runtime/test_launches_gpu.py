@@ -330,6 +330,44 @@ def test_a_captured_launch_keeps_its_arguments_when_the_plan_changes(write) -> N
     assert int(out[0]) == 20
 
 
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_a_graph_takes_the_arguments_that_its_plan_has_been_set(tiles, library: str) -> None:
+    import cupy
+
+    sources = [cupy.random.default_rng(seed).random((64, 32), dtype=cupy.float32) for seed in range(2)]
+    out = cupy.zeros(32, cupy.float32)
+    plan = tiles.kernel("first").plan(1, 1, (tma.tensor_map(sources[0], box=(1, 32)), out, 0, 5))
+    cupy.cuda.Device().synchronize()
+    if library == "cupy":
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            captured = plan.capture()
+            graph = stream.end_capture()
+        replay = lambda: (graph.launch(stream), stream.synchronize())  # noqa: E731
+    else:
+        torch = pytest.importorskip("torch")
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            captured = plan.capture(torch.cuda.current_stream())
+        graph.instantiate()
+        replay = lambda: (graph.replay(), torch.cuda.synchronize())  # noqa: E731
+    replay()
+    np.testing.assert_array_equal(out.get(), sources[0].get()[5])
+    plan.set(0, sources[1])
+    plan.set(3, 7)
+    replay()
+    np.testing.assert_array_equal(out.get(), sources[0].get()[5])
+    captured.update(graph)
+    replay()
+    np.testing.assert_array_equal(out.get(), sources[1].get()[7])
+    with pytest.raises(LaunchError, match="not being captured"):
+        plan.capture()
+    for wrong in (None, "graph", 1.5, True):
+        with pytest.raises(LaunchError, match="no graph"):
+            captured.update(wrong)
+
+
 def test_threads_share_a_kernel(write) -> None:
     import cupy
 
