@@ -21,6 +21,7 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 # What a map may have that another architecture lacks. Other rules are the encoder's; a kernel may be given a template.
 _TARGET_RULES = ("data-type", "swizzle")
+_SEQUENCES = frozenset((tuple, list))
 _REAL = (int, float, np.integer, np.floating, np.bool_)
 _POINTER_BYTES = 8
 _ADDRESS_BYTES = 8
@@ -28,7 +29,7 @@ _MAPS_REMEMBERED = 1024
 
 # Puts one argument in its place, and returns the device of the array that it is or describes, where that is known.
 Writer = Callable[["memoryview", Any], "int | None"]
-_pack_pointer = Struct("<Q").pack_into
+_pack_pointer, _pack_map = Struct("<Q").pack_into, Struct(f"{SIZE}s").pack_into
 
 
 class ParameterBlock:
@@ -68,6 +69,7 @@ class Marshaller:
         self.signature = signature
         self._target = target
         self._writers = [_writer(parameter, target) for parameter in signature.parameters]
+        self._fill = _filler(self._writers)
 
     def fill(self, data: memoryview, arguments: Sequence[Any]) -> int | None:
         """Write the arguments of a launch into a parameter block's data.
@@ -91,25 +93,16 @@ class Marshaller:
         LaunchError
             Naming every argument that does not fit, or arrays of different devices.
         """
-        writers = self._writers
-        if arguments.__class__ is not tuple and arguments.__class__ is not list:
-            arguments = self._sequence(arguments)
-        if len(arguments) != len(writers):
+        if arguments.__class__ in _SEQUENCES:
+            try:
+                return self._fill(data, arguments)
+            except (ValueError, TypeError, OverflowError):
+                pass
+        else:
+            return self.fill(data, self._sequence(arguments))
+        if len(arguments) != len(self._writers):
             raise LaunchError(self._miscounted(arguments))
-        place = None
-        try:
-            for write, argument in zip(writers, arguments):  # noqa: B905 (as long as each other, and this is fast)
-                found = write(data, argument)
-                if found is not place and found is not None:
-                    if place is None or type(found) is TorchDevice:
-                        before, place = place, found
-                    else:
-                        before = found
-                    if before is not None and before != place:
-                        raise ValueError
-        except (ValueError, TypeError, OverflowError):
-            raise self._refusal(data, arguments) from None
-        return place
+        raise self._refusal(data, arguments)
 
     def write(self, data: memoryview, position: int, argument: Any) -> int | None:
         """Write one argument; the rest as for `fill`."""
@@ -119,7 +112,7 @@ class Marshaller:
             raise LaunchError(f"argument {position} of kernel {self.signature.name}: {error}") from None
 
     def _sequence(self, arguments: Any) -> list[Any]:
-        """The arguments where they are no tuple or list."""
+        """The arguments as a list."""
         if not isinstance(arguments, (Sequence, Iterator)) or isinstance(arguments, (str, bytes)):
             raise LaunchError(
                 f"kernel {self.signature.name} takes a tuple or list of arguments and was given "
@@ -159,6 +152,35 @@ def _listed(positions: Sequence[int]) -> str:
     return f"argument{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions))}"
 
 
+def _filler(writers: Sequence[Writer]) -> Callable[[memoryview, Sequence[Any]], int | None]:
+    """A function that writes all arguments, without a loop: it is on the way of every launch."""
+    numbers = range(len(writers))
+    arguments, places = ("".join(f"{letter}{i}, " for i in numbers) for letter in "ap")
+    lines = [f"    [{arguments}] = arguments", *(f"    p{i} = write{i}(data, a{i})" for i in numbers)]
+    alike = " and ".join(f"p{i} is p{i + 1}" for i in numbers[:-1]) or "True"
+    lines.append(f"    return {'p0' if writers else None} if {alike} else common(({places}))")
+    namespace: dict[str, Any] = {f"write{i}": write for i, write in enumerate(writers)}
+    namespace["common"] = _common_place
+    exec(compile("def fill(data, arguments):\n" + "\n".join(lines), "<arguments of a kernel>", "exec"), namespace)
+    found: Callable[[memoryview, Sequence[Any]], int | None] = namespace["fill"]
+    return found
+
+
+def _common_place(places: Sequence[int | None]) -> int | None:
+    """The one device of several arguments, torch's if any is.
+
+    Raises
+    ------
+    ValueError
+        If they are on several.
+    """
+    known = [place for place in places if place is not None]
+    if any(place != known[0] for place in known):
+        raise ValueError(f"these are on different devices: {sorted({int(place) for place in known})}. Move them to one")
+    torch = [place for place in known if type(place) is TorchDevice]
+    return torch[0] if torch else known[0] if known else None
+
+
 def _writer(parameter: KernelParameter, target: Target) -> Writer:
     """What writes a parameter."""
     general = _general_writer(parameter, target)
@@ -169,7 +191,8 @@ def _writer(parameter: KernelParameter, target: Target) -> Writer:
         return _tensor_map_writer(parameter, target, several) if parameter.size == SIZE else several
     if parameter.type.startswith("f"):
         return _real_writer(parameter, general) if parameter.size in _REAL_FORMATS else general
-    return _integer_writer(parameter, _pointer_writer(parameter, general))
+    integer = _integer_writer(parameter, general)
+    return _pointer_writer(parameter, integer) if parameter.size == _POINTER_BYTES else integer
 
 
 def _general_writer(parameter: KernelParameter, target: Target) -> Writer:
@@ -192,18 +215,13 @@ def _tensor_maps_writer(parameter: KernelParameter, target: Target, general: Wri
         if not isinstance(argument, (list, tuple)):
             return general(data, argument)
         _check_tensor_maps(argument, parameter)
-        places = [write_one(data, entry) for write_one, entry in zip(writers, argument, strict=True)]
-        known = {int(place) for place in places if place is not None}
-        if len(known) > 1:
-            raise TypeError(f"these maps are of arrays on different devices: {sorted(known)}. Move them to one")
-        torch = [place for place in places if type(place) is TorchDevice]
-        return torch[0] if torch else known.pop() if known else None
+        return _common_place([write_one(data, entry) for write_one, entry in zip(writers, argument, strict=True)])
 
     return write
 
 
 def _tensor_map_writer(parameter: KernelParameter, target: Target, other: Writer) -> Writer:
-    place = slice(parameter.offset, parameter.offset + parameter.size)
+    offset = parameter.offset
     known: set[bytes] = set()  # all but the address of maps that the kernel may be given
 
     def write(data: memoryview, argument: Any) -> int | None:
@@ -213,7 +231,7 @@ def _tensor_map_writer(parameter: KernelParameter, target: Target, other: Writer
         content = argument._joined or argument._data
         ready = remembered.get("_launched")
         if ready is not None and ready[0] is target:
-            data[place] = content
+            _pack_map(data, offset, content)
             return ready[1]  # type: ignore[no-any-return]
         rest = content[_ADDRESS_BYTES:]
         if rest not in known or content[7] > 1 or "_on_host" in remembered:
@@ -221,7 +239,7 @@ def _tensor_map_writer(parameter: KernelParameter, target: Target, other: Writer
             if len(known) >= _MAPS_REMEMBERED:
                 known.clear()
             known.add(rest)
-        data[place] = content
+        _pack_map(data, offset, content)
         source = remembered.get("_source")
         if source is None:
             return None
@@ -232,16 +250,14 @@ def _tensor_map_writer(parameter: KernelParameter, target: Target, other: Writer
     return write
 
 
-def _pointer_writer(parameter: KernelParameter, general: Writer) -> Writer:
-    if parameter.size != _POINTER_BYTES:
-        return general
+def _pointer_writer(parameter: KernelParameter, other: Writer) -> Writer:
     offset = parameter.offset
 
     def write(data: memoryview, argument: Any) -> int | None:
         read = readers.get(argument.__class__)
         if read is None:
             if argument is None or isinstance(argument, _NO_ARRAYS):
-                return general(data, argument)
+                return other(data, argument)
             read = place_of
         address, device = read(argument)
         _pack_pointer(data, offset, address)
@@ -250,7 +266,7 @@ def _pointer_writer(parameter: KernelParameter, general: Writer) -> Writer:
     return write
 
 
-def _integer_writer(parameter: KernelParameter, other: Writer) -> Writer:
+def _integer_writer(parameter: KernelParameter, general: Writer) -> Writer:
     offset, bits = parameter.offset, 8 * parameter.size
     pack = Struct(_INTEGER_FORMATS[parameter.size]).pack_into
     lowest, end, mask = -1 << (bits - 1), 1 << bits, ~(-1 << bits)
@@ -259,7 +275,7 @@ def _integer_writer(parameter: KernelParameter, other: Writer) -> Writer:
         if argument.__class__ is int and lowest <= argument < end:
             pack(data, offset, argument & mask)
             return None
-        return other(data, argument)
+        return general(data, argument)
 
     return write
 

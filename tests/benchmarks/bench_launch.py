@@ -1,25 +1,25 @@
 """What a launch costs on the host, beside CuPy, cuda-python's bare call and Triton; and how long a first launch takes.
 
-Needs a GPU. Run it by name, with pytest-benchmark installed; compare medians of one run:
+Needs a GPU. Each round measures every way once, one after the other, so that all see the same machine; the table has
+the medians, and those as a fraction of the bare call's:
 
-    pytest tests/benchmarks/bench_launch.py --benchmark-columns=median,min,iqr
+    python tests/benchmarks/bench_launch.py
 
 The kernels do nothing, so that the GPU keeps up with the host.
 """
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import pytest
-
 import cupytma as tma
-
-pytest.importorskip("pytest_benchmark", reason="pip install pytest-benchmark")
-pytestmark = pytest.mark.gpu
 
 SOURCE = """
 #include <cupytma.cuh>
@@ -28,125 +28,86 @@ extern "C" __global__ void maps(const __grid_constant__ CUtensorMap a, const __g
 extern "C" __global__ void pointers(float* a, float* b, float* c) {}
 extern "C" __global__ void mixed(const __grid_constant__ CUtensorMap a, float* b, int c, float d) {}
 """
-LAUNCHES, ROUNDS = 200, 100
+LAUNCHES, ROUNDS = 200, 150
+BARE = "cuda-python: cuLaunchKernel, prepared arguments"
+Ways = dict[str, Callable[[], object]]
 
 
-@pytest.fixture(scope="module")
-def module() -> tma.runtime.Module:
-    return tma.compile(SOURCE)
-
-
-@pytest.fixture(scope="module")
-def array() -> Any:
+def ways() -> Ways:
+    """Every way to launch, by name."""
     import cupy
 
-    return cupy.zeros((4096, 4096), cupy.float32)
+    module, array = tma.compile(SOURCE), cupy.zeros((4096, 4096), cupy.float32)
+    kernel, pointers, mixed = (module.kernel(name) for name in ("maps", "pointers", "mixed"))
+    maps = [tma.tensor_map(array, box=(32, 32)) for _ in range(3)]
+    values, address = tuple(tensor_map.to_numpy() for tensor_map in maps), array.data.ptr
+    raw, raw_pointers = kernel.function().raw, pointers.function().raw
+    moving = kernel.plan(1, 32, maps, stream=0)
+    return {
+        BARE: bare(kernel, maps),
+        "CuPy RawKernel: three descriptors": lambda: raw((1,), (32,), values),
+        "CuPy RawKernel: three arrays": lambda: raw_pointers((1,), (32,), (array, array, array)),
+        "call: three descriptors": lambda: kernel(1, 32, maps),
+        "call: three descriptors, clusters of two": lambda: kernel(2, 32, maps, cluster=2),
+        "call: three descriptors, two of a new address": lambda: kernel(
+            1, 32, (maps[0].with_address(address), maps[0].with_address(address), maps[0])
+        ),
+        "call: three arrays": lambda: pointers(1, 32, (array, array, array)),
+        "call: descriptor, array, int, float": lambda: mixed(1, 32, (maps[0], array, 5, 2.5)),
+        "plan: current stream": kernel.plan(1, 32, maps),
+        "plan: a stream of its own": kernel.plan(1, 32, maps, stream=0),
+        "plan: clusters of two": kernel.plan(2, 32, maps, cluster=2, stream=0),
+        "plan: a new address each time": lambda: (moving.set(0, address), moving()),
+        **torch_ways(pointers),
+    }
 
 
-@pytest.fixture(scope="module")
-def maps(array: Any) -> list[tma.TensorMap]:
-    return [tma.tensor_map(array, box=(32, 32)) for _ in range(3)]
-
-
-def measure(benchmark: Any, launch: Callable[[], object]) -> None:
-    import cupy
-
-    launch()
-    cupy.cuda.Device().synchronize()
-    benchmark.pedantic(launch, rounds=ROUNDS, iterations=LAUNCHES, warmup_rounds=5)
-
-
-def test_cupy_raw_kernel_with_three_descriptors(benchmark: Any, module: Any, maps: Any) -> None:
-    raw = module.kernel("maps").function().raw
-    values = tuple(tensor_map.to_numpy() for tensor_map in maps)
-    measure(benchmark, lambda: raw((1,), (32,), values))
-
-
-def test_cupy_raw_kernel_with_three_arrays(benchmark: Any, module: Any, array: Any) -> None:
-    raw = module.kernel("pointers").function().raw
-    measure(benchmark, lambda: raw((1,), (32,), (array, array, array)))
-
-
-def test_bare_call_through_cuda_python(benchmark: Any, module: Any, maps: Any) -> None:
+def bare(kernel: tma.runtime.Kernel, maps: list[tma.TensorMap]) -> Callable[[], object]:
     from cuda.bindings import driver
 
-    kernel = module.kernel("maps")
     memory = tma.runtime.ParameterBlock(kernel.signature)
     kernel.marshaller.fill(memory.data, maps)
     function, pointers = driver.CUfunction(kernel.function().handle), memory.pointers
-    measure(benchmark, lambda: driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, pointers, 0))
+    return lambda: (driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, pointers, 0), memory)
 
 
-def test_call_with_three_descriptors(benchmark: Any, module: Any, maps: Any) -> None:
-    kernel = module.kernel("maps")
-    measure(benchmark, lambda: kernel(1, 32, maps))
-
-
-def test_call_with_three_descriptors_in_clusters(benchmark: Any, module: Any, maps: Any) -> None:
-    kernel = module.kernel("maps")
-    measure(benchmark, lambda: kernel(2, 32, maps, cluster=2))
-
-
-def test_call_with_three_fresh_addresses(benchmark: Any, module: Any, maps: Any) -> None:
-    kernel, (first, *_), address = module.kernel("maps"), maps, maps[0].decode().global_address
-    measure(
-        benchmark, lambda: kernel(1, 32, [first.with_address(address), first.with_address(address), first])
-    )
-
-
-def test_call_with_three_arrays(benchmark: Any, module: Any, array: Any) -> None:
-    kernel = module.kernel("pointers")
-    measure(benchmark, lambda: kernel(1, 32, (array, array, array)))
-
-
-def test_call_with_arguments_of_every_kind(benchmark: Any, module: Any, maps: Any, array: Any) -> None:
-    kernel = module.kernel("mixed")
-    measure(benchmark, lambda: kernel(1, 32, (maps[0], array, 5, 2.5)))
-
-
-def test_call_with_three_torch_tensors(benchmark: Any, module: Any) -> None:
-    torch = pytest.importorskip("torch")
-    kernel, tensor = module.kernel("pointers"), torch.zeros(1024, device="cuda")
-    measure(benchmark, lambda: kernel(1, 32, (tensor, tensor, tensor)))
-
-
-def test_plan_in_the_current_stream(benchmark: Any, module: Any, maps: Any) -> None:
-    measure(benchmark, module.kernel("maps").plan(1, 32, maps))
-
-
-def test_plan_in_a_stream_of_its_own(benchmark: Any, module: Any, maps: Any) -> None:
-    measure(benchmark, module.kernel("maps").plan(1, 32, maps, stream=0))
-
-
-def test_plan_in_clusters(benchmark: Any, module: Any, maps: Any) -> None:
-    measure(benchmark, module.kernel("maps").plan(2, 32, maps, cluster=2, stream=0))
-
-
-def test_plan_given_a_new_address(benchmark: Any, module: Any, maps: Any) -> None:
-    plan, address = module.kernel("maps").plan(1, 32, maps, stream=0), maps[0].decode().global_address
-
-    def launch() -> None:
-        plan.set(0, address)
-        plan()
-
-    measure(benchmark, launch)
-
-
-def test_triton_with_three_descriptors(benchmark: Any, tmp_path_factory: Any) -> None:
-    torch = pytest.importorskip("torch")
-    descriptor = pytest.importorskip("triton.tools.tensor_descriptor").TensorDescriptor
-    folder = tmp_path_factory.mktemp("triton")
-    (folder / "empty_kernel.py").write_text(
-        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef empty(a, b, c):\n    pass\n"
-    )
-    sys.path.insert(0, str(folder))
+def torch_ways(pointers: tma.runtime.Kernel) -> Ways:
+    """Those that need torch and Triton, where they are installed."""
     try:
-        from empty_kernel import empty  # Triton reads a kernel's source from its file
-    finally:
-        sys.path.pop(0)
+        import torch
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    except ImportError:
+        return {}
+    folder = tempfile.mkdtemp()  # Triton reads a kernel's source from its file
+    (Path(folder) / "empty_kernel.py").write_text(
+        "import triton\n\n\n@triton.jit\ndef empty(a, b, c):\n    pass\n"
+    )
+    sys.path.insert(0, folder)
+    from empty_kernel import empty
+
     tensor = torch.zeros((4096, 4096), device="cuda")
-    given = [descriptor.from_tensor(tensor, [32, 32]) for _ in range(3)]
-    measure(benchmark, lambda: empty[(1,)](*given))
+    given = [TensorDescriptor.from_tensor(tensor, [32, 32]) for _ in range(3)]
+    return {
+        "call: three torch tensors": lambda: pointers(1, 32, (tensor, tensor, tensor)),
+        "Triton: three descriptors": lambda: empty[(1,)](*given),
+    }
+
+
+def medians(candidates: Ways) -> dict[str, float]:
+    """Seconds of one launch, by name."""
+    import cupy
+
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for number in range(ROUNDS + 10):
+        for name, launch in candidates.items():
+            start = time.perf_counter()
+            for _ in range(LAUNCHES):
+                launch()
+            taken = time.perf_counter() - start
+            cupy.cuda.Device().synchronize()
+            if number >= 10:
+                seconds[name].append(taken / LAUNCHES)
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 FIRST = """
@@ -172,11 +133,21 @@ lap("synchronize")
 """
 
 
-def test_first_launch_of_a_fresh_process(benchmark: Any) -> None:
+def first_launch() -> str:
+    """What a fresh process spends until its first launch, with full caches."""
     script = f"SOURCE = {SOURCE!r}\n{FIRST}"
+    run: Any = None
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return str(run.stdout)
 
-    def run() -> str:
-        return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
 
-    run()  # fills the caches
-    print(f"\n{benchmark.pedantic(run, rounds=3)}")
+def main() -> None:
+    found = medians(ways())
+    for name, seconds in found.items():
+        print(f"{name:50s} {1e6 * seconds:7.2f} µs  {seconds / found[BARE]:5.2f} ×")
+    print(f"first launch of a process: {first_launch()}")
+
+
+if __name__ == "__main__":
+    main()
