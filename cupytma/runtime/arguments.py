@@ -174,11 +174,15 @@ def _common_place(places: Sequence[int | None]) -> int | None:
     ValueError
         If they are on several.
     """
-    known = [place for place in places if place is not None]
-    if any(place != known[0] for place in known):
-        raise ValueError(f"these are on different devices: {sorted({int(place) for place in known})}. Move them to one")
-    torch = [place for place in known if type(place) is TorchDevice]
-    return torch[0] if torch else known[0] if known else None
+    found = None
+    for place in places:
+        if place is not None and place is not found:
+            if found is not None and place != found:
+                known = sorted({int(place) for place in places if place is not None})
+                raise ValueError(f"these are on different devices: {known}. Move them to one")
+            if found is None or type(place) is TorchDevice:
+                found = place
+    return found
 
 
 def _writer(parameter: KernelParameter, target: Target) -> Writer:
