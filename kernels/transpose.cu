@@ -1,0 +1,218 @@
+// Transposition of two dimensions through swizzled tiles, for elements of 1, 2, 4, 8 and 16 bytes.
+//
+// A tile is SUBTILES × SUBTILES squares; a square is 128 bytes wide and as many elements high as wide. One warp loads
+// tiles ahead with tensor loads; the others turn a tile in registers, 16 bytes by 16 bytes, into an output tile, which
+// one thread stores with tensor stores. Both tiles have the 128B swizzle, and lanes walk the 8 × 8 blocks of 16 bytes of
+// a square so that neither the reads nor the writes of eight lanes meet in a bank.
+#include <cupytma.cuh>
+
+constexpr int element_bytes = ELEMENT_BYTES;
+constexpr int rank = RANK;
+constexpr int subtiles = SUBTILES;
+constexpr int stages = STAGES;
+constexpr int outputs = OUTPUTS;
+constexpr int threads = THREADS;  // that turn tiles
+
+constexpr int span = 128;                                  // bytes of a row of a square
+constexpr int chunk = 16;                                  // bytes that one instruction moves
+constexpr int chunks = span / chunk;                       // of a row, and blocks along each side of a square
+constexpr int block = chunk / element_bytes;               // elements along each side of a block
+constexpr int square = span / element_bytes;               // elements along each side of a square
+constexpr int side = subtiles * square;                    // elements along each side of a tile
+constexpr unsigned column_bytes = side * span;             // one column of squares: what one tensor load moves
+constexpr unsigned tile_bytes = subtiles * column_bytes;
+constexpr int words = element_bytes > 8 ? element_bytes / 8 : 1;  // of an element, as the tensor maps count
+constexpr int units = subtiles * subtiles * chunks;        // of eight blocks, one for each of eight lanes
+constexpr int lanes = 8;
+static_assert(units * lanes % threads == 0, "every thread turns as many blocks");
+
+struct Tiling {
+    unsigned rows, columns;      // tiles along the source's two dimensions
+    unsigned batches[3];
+    unsigned tiles;
+    unsigned band;               // tile rows that are walked together
+};
+
+struct Place {
+    int row, column, batch[3];
+
+    // Bands of rows, column after column: tiles in flight are close together in the source and in the destination.
+    __device__ Place(const Tiling& tiling, unsigned tile)
+    {
+        const unsigned matrix = tiling.rows * tiling.columns;
+        unsigned outer = 0;
+        if constexpr (rank > 2) {
+            outer = tile / matrix;
+            tile -= outer * matrix;
+        }
+        const unsigned per_band = tiling.band * tiling.columns;
+        const unsigned band = tile / per_band, within = tile - band * per_band;
+        const unsigned height = min(tiling.band, tiling.rows - band * tiling.band);
+        const unsigned across = within / height;
+        row = static_cast<int>(band * tiling.band + within - across * height) * side;
+        column = static_cast<int>(across) * side;
+#pragma unroll
+        for (int dimension = 0; dimension < rank - 2; ++dimension) {
+            const unsigned rest = outer / tiling.batches[dimension];
+            batch[dimension] = static_cast<int>(outer - rest * tiling.batches[dimension]);
+            outer = rest;
+        }
+    }
+};
+
+struct Chunk {
+    unsigned word[4];
+};
+
+__device__ __forceinline__ Chunk read_chunk(unsigned address)
+{
+    Chunk c;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3]) : "r"(address));
+    return c;
+}
+
+__device__ __forceinline__ void write_chunk(unsigned address, const Chunk& c)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :: "r"(address), "r"(c.word[0]), "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3]) : "memory");
+}
+
+// Column `column` of a block whose rows are given, as a row.
+__device__ __forceinline__ Chunk turned(const Chunk (&row)[block], int column)
+{
+    Chunk result;
+    if constexpr (element_bytes == 16) {
+        result = row[0];
+    } else if constexpr (element_bytes == 8) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) result.word[i] = row[i / 2].word[2 * column + i % 2];
+    } else if constexpr (element_bytes == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) result.word[i] = row[i].word[column];
+    } else if constexpr (element_bytes == 2) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            result.word[i] = __byte_perm(
+                row[2 * i].word[column / 2], row[2 * i + 1].word[column / 2], column % 2 ? 0x7632 : 0x5410);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const unsigned pick = column % 4 * 0x11 + 0x40;  // the byte of one row, then that of the next
+            const unsigned low = __byte_perm(row[4 * i].word[column / 4], row[4 * i + 1].word[column / 4], pick);
+            const unsigned high = __byte_perm(row[4 * i + 2].word[column / 4], row[4 * i + 3].word[column / 4], pick);
+            result.word[i] = __byte_perm(low, high, 0x5410);
+        }
+    }
+    return result;
+}
+
+// Which block of a square, of its row of blocks, a lane takes with block `column` of a row. Both this and its sum with
+// the column take eight values, for any step: no two lanes read, or write, in the same banks.
+__device__ __forceinline__ int block_row(int column, int step)
+{
+    if constexpr (element_bytes == 16) {
+        // Multiplication by x in the field of eight elements; by x and by x + 1 are both one to one.
+        return ((column << 1 & 7) ^ (column >> 2 ? 3 : 0)) ^ step;
+    }
+    return column ^ step;
+}
+
+__device__ __forceinline__ unsigned swizzled(unsigned row, unsigned chunk_in_row)
+{
+    return row * span + ((chunk_in_row ^ row % 8) * chunk);
+}
+
+__device__ __forceinline__ void turn_tile(unsigned source, unsigned destination, int thread)
+{
+    const int column = thread % lanes;
+#pragma unroll 1
+    for (int unit = thread / lanes; unit < units; unit += threads / lanes) {
+        const int step = unit % chunks, square_row = unit / chunks % subtiles, square_column = unit / chunks / subtiles;
+        const int row = block_row(column, step);
+        Chunk rows[block];
+#pragma unroll
+        for (int k = 0; k < block; ++k) {
+            rows[k] = read_chunk(
+                source + square_column * column_bytes + swizzled(square_row * square + row * block + k, column));
+        }
+#pragma unroll
+        for (int k = 0; k < block; ++k) {
+            write_chunk(
+                destination + square_row * column_bytes + swizzled(square_column * square + column * block + k, row),
+                turned(rows, k));
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(threads + 32) transpose(
+    const __grid_constant__ CUtensorMap source, const __grid_constant__ CUtensorMap destination,
+    const __grid_constant__ Tiling tiling)
+{
+    extern __shared__ unsigned char dynamic_shared[];
+    __shared__ unsigned long long full[stages], empty[stages];
+    const unsigned start = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared));
+    const unsigned pad = (1024 - start % 1024) % 1024;
+    unsigned char* const inputs = dynamic_shared + pad;
+    unsigned char* const results = inputs + stages * tile_bytes;
+
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < stages; ++stage) {
+            cupytma::mbarrier_init(&full[stage], 1);
+            cupytma::mbarrier_init(&empty[stage], threads / 32);
+        }
+        cupytma::fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    if (threadIdx.x >= threads) {
+        if (!cupytma::elect_sync()) return;
+        cupytma::prefetch_tensormap(&source);
+        unsigned stage = 0, parity = 1;
+#pragma unroll 1
+        for (unsigned tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
+            const Place at(tiling, tile);
+            cupytma::mbarrier_wait_parity(&empty[stage], parity);
+            cupytma::mbarrier_arrive_expect_tx_sink(&full[stage], tile_bytes);
+#pragma unroll
+            for (int column = 0; column < subtiles; ++column) {
+                int from[rank] = {(at.column + column * square) * words, at.row};
+#pragma unroll
+                for (int dimension = 2; dimension < rank; ++dimension) from[dimension] = at.batch[dimension - 2];
+                cupytma::tensor_load(
+                    inputs + stage * tile_bytes + column * column_bytes, &source, from, &full[stage]);
+            }
+            if (++stage == stages) stage = 0, parity ^= 1;
+        }
+        return;
+    }
+
+    unsigned stage = 0, parity = 0, output = 0;
+#pragma unroll 1
+    for (unsigned tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
+        cupytma::mbarrier_wait_parity(&full[stage], parity);
+        turn_tile(start + pad + stage * tile_bytes, start + pad + (stages + output) * tile_bytes, threadIdx.x);
+        cupytma::fence_proxy_async_shared_cta();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) cupytma::mbarrier_arrive_sink(&empty[stage]);
+        // The next output tile is free once all but the newest stores before this one have been read.
+        if (threadIdx.x == 0) cupytma::bulk_wait_group_read<outputs - 2>();
+        asm volatile("bar.sync 1, %0;" :: "n"(threads) : "memory");
+        if (threadIdx.x == 0) {
+            const Place at(tiling, tile);
+#pragma unroll
+            for (int column = 0; column < subtiles; ++column) {
+                int to[rank] = {(at.row + column * square) * words, at.column};
+#pragma unroll
+                for (int dimension = 2; dimension < rank; ++dimension) to[dimension] = at.batch[dimension - 2];
+                cupytma::tensor_store(
+                    &destination, to, results + output * tile_bytes + column * column_bytes);
+            }
+            cupytma::bulk_commit_group();
+        }
+        if (++stage == stages) stage = 0, parity ^= 1;
+        if (++output == outputs) output = 0;
+    }
+    if (threadIdx.x == 0) cupytma::bulk_wait_group<0>();
+}
