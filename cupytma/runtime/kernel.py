@@ -37,6 +37,7 @@ class Kernel(Occupancy):
         self.name = name
         self._functions: dict[int, Function] = {}
         self._spare: list[ParameterBlock] = []
+        self._fill_quickly: Callable[[memoryview, Sequence[Any]], int | None] = self._first_fill
 
     @property
     def signature(self) -> KernelSignature:
@@ -106,7 +107,10 @@ class Kernel(Occupancy):
         spare = self._spare
         memory = spare.pop() if spare else ParameterBlock(self.signature)
         try:
-            place = self.marshaller.fill(memory.data, arguments)
+            try:
+                place = self._fill_quickly(memory.data, arguments)
+            except (ValueError, TypeError, OverflowError):
+                place = self.marshaller.fill(memory.data, arguments)
             if place is not None and place != function.device:
                 raise LaunchError(self.elsewhere(place, function.device))
             submit(current_handle(place) if stream is None else handle_of(stream), memory.pointers, 0)
@@ -125,6 +129,11 @@ class Kernel(Occupancy):
                 function.submits.clear()
             function.submits[key] = submit
         return function, submit
+
+    def _first_fill(self, data: memoryview, arguments: Sequence[Any]) -> int | None:
+        """What the marshaller's own function takes the place of: signatures are read when they are needed."""
+        self._fill_quickly = self.marshaller.fill_quickly
+        return self._fill_quickly(data, arguments)
 
     def plan(
         self,

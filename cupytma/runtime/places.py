@@ -53,6 +53,8 @@ def _of_interface(array: Any) -> Place:
 
 # By the type of array, for the types that can be trusted.
 readers: dict[type, Callable[[Any], Place]] = {}
+# CuPy's array type, once one was seen.
+cupy_array: type | None = None
 
 
 def place_of(array: Any) -> Place:
@@ -75,10 +77,12 @@ def place_of(array: Any) -> Place:
 
 def _reader(kind: type, array: Any) -> Callable[[Any], Place]:
     """How arrays of a type are read; remembered for the types that can be trusted."""
+    global cupy_array
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
         return readers.setdefault(kind, _of_torch)
     if cupy is not None and kind is getattr(cupy, "ndarray", None):
+        cupy_array = kind
         return readers.setdefault(kind, _of_cupy)
     if not hasattr(array, "__cuda_array_interface__") and isinstance(getattr(array, "ptr", None), int):
         return _of_pointer
