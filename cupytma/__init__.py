@@ -42,6 +42,7 @@ from cupytma.version import __version__
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.permutation import permute, transpose
     from cupytma.runtime.compiler import compile
     from cupytma.tensormap.driver import verify_against_driver
     from cupytma.tensormap.planning import plan_boxes
@@ -59,10 +60,12 @@ _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "encode_records": "cupytma.tensormap.records",
     "ops": "",
+    "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
     "runtime": "",
     "sim": "",
+    "transpose": "cupytma.ops.permutation",
     "verify_against_driver": "cupytma.tensormap.driver",
 }
 
@@ -70,7 +73,7 @@ __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
     "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
-    "ops", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "verify_against_driver",
+    "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

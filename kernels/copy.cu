@@ -4,9 +4,9 @@
 // keeps STAGES boxes of shared memory busy, loading ahead of the stores. Bytes that no tensor map may move are left to
 // the block's other warps. word_copy moves everything with ordinary loads and stores, whatever the strides.
 #include <cupytma.cuh>
+#include <region.cuh>
 
 constexpr int stages = STAGES;
-constexpr int max_outer_rank = MAX_OUTER_RANK;
 constexpr unsigned tile_alignment = 128;
 constexpr unsigned warp_threads = 32;
 
@@ -16,20 +16,6 @@ struct Tiling {
     unsigned counts[5];
     unsigned tiles;
     unsigned tile_bytes;
-};
-
-// A strided place in two buffers: runs of `run` words that lie together, repeated along the outer dimensions, innermost
-// first. Strides are in bytes.
-struct Region {
-    const unsigned char* source;
-    unsigned char* destination;
-    unsigned long long words;
-    unsigned long long run;
-    unsigned long long extents[max_outer_rank];
-    long long source_strides[max_outer_rank];
-    long long destination_strides[max_outer_rank];
-    int outer_rank;
-    int word_bytes;
 };
 
 template <typename Word, typename Index>

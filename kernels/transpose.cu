@@ -1,6 +1,6 @@
 // Transposition of two dimensions through swizzled tiles, for elements of 1, 2, 4, 8 and 16 bytes.
 //
-// A tile is SUBTILES × SUBTILES squares; a square is 128 bytes wide and as many elements high as wide. One warp loads
+// A tile is SQUARE_ROWS × SQUARE_COLUMNS squares; a square is 128 bytes wide and as many elements high as wide. One warp loads
 // tiles ahead with tensor loads; the others turn a tile in registers, 16 bytes by 16 bytes, into an output tile, which
 // one thread stores with tensor stores. Both tiles have the 128B swizzle, and lanes walk the 8 × 8 blocks of 16 bytes of
 // a square so that neither the reads nor the writes of eight lanes meet in a bank.
@@ -8,7 +8,8 @@
 
 constexpr int element_bytes = ELEMENT_BYTES;
 constexpr int rank = RANK;
-constexpr int subtiles = SUBTILES;
+constexpr int square_rows = SQUARE_ROWS;        // of squares in a tile, along the source's rows
+constexpr int square_columns = SQUARE_COLUMNS;
 constexpr int stages = STAGES;
 constexpr int outputs = OUTPUTS;
 constexpr int threads = THREADS;  // that turn tiles
@@ -18,11 +19,13 @@ constexpr int chunk = 16;                                  // bytes that one ins
 constexpr int chunks = span / chunk;                       // of a row, and blocks along each side of a square
 constexpr int block = chunk / element_bytes;               // elements along each side of a block
 constexpr int square = span / element_bytes;               // elements along each side of a square
-constexpr int side = subtiles * square;                    // elements along each side of a tile
-constexpr unsigned column_bytes = side * span;             // one column of squares: what one tensor load moves
-constexpr unsigned tile_bytes = subtiles * column_bytes;
+constexpr int tile_rows = square_rows * square;            // elements of a tile along each of the source's dimensions
+constexpr int tile_columns = square_columns * square;
+constexpr unsigned load_bytes = tile_rows * span;          // one column of squares: what one tensor load moves
+constexpr unsigned store_bytes = tile_columns * span;      // one row of squares: what one tensor store moves
+constexpr unsigned tile_bytes = square_columns * load_bytes;
 constexpr int words = element_bytes > 8 ? element_bytes / 8 : 1;  // of an element, as the tensor maps count
-constexpr int units = subtiles * subtiles * chunks;        // of eight blocks, one for each of eight lanes
+constexpr int units = square_rows * square_columns * chunks;  // of eight blocks, one for each of eight lanes
 constexpr int lanes = 8;
 static_assert(units * lanes % threads == 0, "every thread turns as many blocks");
 
@@ -49,8 +52,8 @@ struct Place {
         const unsigned band = tile / per_band, within = tile - band * per_band;
         const unsigned height = min(tiling.band, tiling.rows - band * tiling.band);
         const unsigned across = within / height;
-        row = static_cast<int>(band * tiling.band + within - across * height) * side;
-        column = static_cast<int>(across) * side;
+        row = static_cast<int>(band * tiling.band + within - across * height) * tile_rows;
+        column = static_cast<int>(across) * tile_columns;
 #pragma unroll
         for (int dimension = 0; dimension < rank - 2; ++dimension) {
             const unsigned rest = outer / tiling.batches[dimension];
@@ -129,18 +132,19 @@ __device__ __forceinline__ void turn_tile(unsigned source, unsigned destination,
     const int column = thread % lanes;
 #pragma unroll 1
     for (int unit = thread / lanes; unit < units; unit += threads / lanes) {
-        const int step = unit % chunks, square_row = unit / chunks % subtiles, square_column = unit / chunks / subtiles;
+        const int step = unit % chunks;
+        const int square_row = unit / chunks % square_rows, square_column = unit / chunks / square_rows;
         const int row = block_row(column, step);
         Chunk rows[block];
 #pragma unroll
         for (int k = 0; k < block; ++k) {
             rows[k] = read_chunk(
-                source + square_column * column_bytes + swizzled(square_row * square + row * block + k, column));
+                source + square_column * load_bytes + swizzled(square_row * square + row * block + k, column));
         }
 #pragma unroll
         for (int k = 0; k < block; ++k) {
             write_chunk(
-                destination + square_row * column_bytes + swizzled(square_column * square + column * block + k, row),
+                destination + square_row * store_bytes + swizzled(square_column * square + column * block + k, row),
                 turned(rows, k));
         }
     }
@@ -176,12 +180,12 @@ extern "C" __global__ void __launch_bounds__(threads + 32) transpose(
             cupytma::mbarrier_wait_parity(&empty[stage], parity);
             cupytma::mbarrier_arrive_expect_tx_sink(&full[stage], tile_bytes);
 #pragma unroll
-            for (int column = 0; column < subtiles; ++column) {
+            for (int column = 0; column < square_columns; ++column) {
                 int from[rank] = {(at.column + column * square) * words, at.row};
 #pragma unroll
                 for (int dimension = 2; dimension < rank; ++dimension) from[dimension] = at.batch[dimension - 2];
                 cupytma::tensor_load(
-                    inputs + stage * tile_bytes + column * column_bytes, &source, from, &full[stage]);
+                    inputs + stage * tile_bytes + column * load_bytes, &source, from, &full[stage]);
             }
             if (++stage == stages) stage = 0, parity ^= 1;
         }
@@ -202,12 +206,12 @@ extern "C" __global__ void __launch_bounds__(threads + 32) transpose(
         if (threadIdx.x == 0) {
             const Place at(tiling, tile);
 #pragma unroll
-            for (int column = 0; column < subtiles; ++column) {
-                int to[rank] = {(at.row + column * square) * words, at.column};
+            for (int row = 0; row < square_rows; ++row) {
+                int to[rank] = {(at.row + row * square) * words, at.column};
 #pragma unroll
                 for (int dimension = 2; dimension < rank; ++dimension) to[dimension] = at.batch[dimension - 2];
                 cupytma::tensor_store(
-                    &destination, to, results + output * tile_bytes + column * column_bytes);
+                    &destination, to, results + output * tile_bytes + row * store_bytes);
             }
             cupytma::bulk_commit_group();
         }

@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
     from cupytma.ops.copy_plan import plan_copy
     from cupytma.ops.copy_program import copy_program
+    from cupytma.ops.permutation import permute, transpose
     from cupytma.ops.simulated_copy import simulate_copy
 
 _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
+    "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
     "simulate_copy": "cupytma.ops.simulated_copy",
+    "transpose": "cupytma.ops.permutation",
 }
-__all__ = ["copy", "copy_program", "plan_copy", "simulate_copy"]
+__all__ = ["copy", "copy_program", "permute", "plan_copy", "simulate_copy", "transpose"]
 
 
 def __getattr__(name: str) -> _Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_RANK, CopyPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
+from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import current_stream, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
@@ -26,9 +29,15 @@ _WORD_COPY_THREADS = 256
 _WORDS_PER_THREAD = 4
 _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR = 16
 _TILE_ALIGNMENT = 128
+_SWIZZLE_ALIGNMENT = 1024
+_TURN_THREADS = 256
+_TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 _MAX_OUTER_RANK = 31
 
 _TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
+_TRANSPOSE_TILING = np.dtype(
+    [("rows", "u4"), ("columns", "u4"), ("batches", "u4", MAX_BATCHES), ("tiles", "u4"), ("band", "u4")]
+)
 _REGION = np.dtype(
     [
         ("source", "u8"), ("destination", "u8"), ("words", "u8"), ("run", "u8"),
@@ -67,37 +76,52 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     ArrayError
         If an array is in host memory, or shapes, dtypes or devices differ, or memory overlaps.
     """
-    module = cupy()
+    cupy()
     if stream is None:
         stream = current_stream(source, destination)
     if destination is None:
-        destination = _empty_like(source, stream)
+        destination = empty(source, view_of(source).shape, stream)
     views = view_of(source), view_of(destination)
-    _check_devices(*views)
-    plan = plan_copy(*views)
-    if plan.tiles is None and plan.rest is None:
-        return destination
-    device = int(views[0].device or 0)
-    with module.cuda.Device(device):
-        for view in views:
-            wait_for(view.stream, stream)
-        _prepared(plan, device)(stream)
+    check_devices(*views)
+    copy_views(*views, stream)
     return destination
 
 
-def _empty_like(source: Any, stream: Any) -> Any:
-    """A new array, allocated on the stream that will write it, so that its memory is not in use on another."""
-    view = view_of(source)
+def copy_views(source: ArrayView, destination: ArrayView, stream: Any) -> None:
+    """Copy what one view describes to where another does, both on one device. Errors as for `copy`.
+
+    Parameters
+    ----------
+    source, destination : ArrayView
+    stream : cupy.cuda.Stream
+    """
+    plan = plan_copy(source, destination)
+    if plan.is_empty:
+        return
+    device = int(source.device or 0)
+    with cupy().cuda.Device(device):
+        for view in (source, destination):
+            wait_for(view.stream, stream)
+        for launch in _prepared(plan, device):
+            launch(stream)
+
+
+def empty(like: Any, shape: Sequence[int], stream: Any) -> Any:
+    """A new array of a shape, of the kind, dtype and device of another.
+
+    It is allocated on the stream that will write it, so that its memory is not in use on another.
+    """
+    view = view_of(like)
     if view.device is None:
         raise ArrayError(_HOST.format(name="source"))
-    if type(source).__module__.partition(".")[0] == "torch":
+    if type(like).__module__.partition(".")[0] == "torch":
         import torch
 
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr, source.device)):
-            return torch.empty(source.shape, dtype=source.dtype, device=source.device)
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr, like.device)):
+            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
     module = cupy()
     with module.cuda.Device(view.device), stream:
-        return module.empty(view.shape, dtype=view.dtype)
+        return module.empty(tuple(shape), dtype=view.dtype)
 
 
 _HOST = (
@@ -106,7 +130,8 @@ _HOST = (
 )
 
 
-def _check_devices(source: ArrayView, destination: ArrayView) -> None:
+def check_devices(source: ArrayView, destination: ArrayView) -> None:
+    """Refuse host memory, and arrays on different devices."""
     for name, view in (("source", source), ("destination", destination)):
         if view.device is None:
             raise ArrayError(_HOST.format(name=name))
@@ -118,38 +143,86 @@ def _check_devices(source: ArrayView, destination: ArrayView) -> None:
 
 
 @lru_cache(maxsize=256)
-def _prepared(plan: CopyPlan, device: int) -> Plan:
-    """The launch of a plan that has something to copy."""
-    code = _module(str(current_target()))
+def _prepared(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
+    """The launches of a plan that has something to copy."""
     if plan.tiles is not None:
-        return _tile_launch(code, plan.tiles, plan.rest, device)
-    region = _region_argument(plan.rest)
-    blocks = -(-int(region["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
-    grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device))
-    return code.kernel("word_copy").plan(grid, _WORD_COPY_THREADS, (region,))
+        return (_tile_launch(plan.tiles, plan.rest, device),)
+    launches = []
+    if isinstance(plan.turned, TransposePlan):
+        launches.append(_transpose_launch(plan.turned, device))
+    elif plan.turned is not None:
+        launches.append(_turn_launch(plan.turned, device))
+    if plan.rest is not None:
+        launches.append(_word_launch(plan.rest, device))
+    return tuple(launches)
 
 
-def _tile_launch(code: Module, tiles: TilePlan, rest: Region | None, device: int) -> Plan:
+def _tile_launch(tiles: TilePlan, rest: Region | None, device: int) -> Plan:
     tile_bytes = tiles.source.box_bytes
-    return code.kernel(f"tile_copy_{tiles.rank}d").plan(
-        min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * _multiprocessors(device)),
+    return _copy_module(str(current_target())).kernel(f"tile_copy_{tiles.rank}d").plan(
+        min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device)),
         _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
         (tiles.source, tiles.destination, _tiling_argument(tiles), _region_argument(rest)),
         shared_bytes=STAGES * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
     )
 
 
-@cache
-def _module(target: str) -> Module:
+def _word_launch(region: Region, device: int) -> Plan:
+    argument = _region_argument(region)
+    blocks = -(-int(argument["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+    grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
+    return _copy_module(str(current_target())).kernel("word_copy").plan(grid, _WORD_COPY_THREADS, (argument,))
+
+
+def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
+    rows, columns = plan.counts
+    tiling = np.zeros((), _TRANSPOSE_TILING)
+    tiling["rows"], tiling["columns"], tiling["tiles"] = rows, columns, plan.tiles
+    tiling["batches"] = plan.batches + (1,) * (MAX_BATCHES - len(plan.batches))
+    tiling["band"] = min(BAND, rows)
+    shape = plan.shape
+    kernel = transpose_module(str(current_target()), plan.element_bytes, 2 + len(plan.batches)).kernel("transpose")
+    return kernel.plan(
+        min(plan.tiles, shape.blocks * multiprocessors(device)),
+        shape.threads + _WARP_THREADS,
+        (plan.source, plan.destination, tiling[()]),
+        shared_bytes=(shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT,
+    )
+
+
+def _turn_launch(plan: TurnPlan, device: int) -> Plan:
+    grid = min(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
+    kernel = turn_module(str(current_target())).kernel(f"turn_{plan.region.run}")
+    return kernel.plan(grid, _TURN_THREADS, (_region_argument(plan.region, plan.region.run), plan.tiles))
+
+
+def _compiled(name: str, target: str, **defines: int) -> Module:
     kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
     return compile(
-        kernels.source("copy.cu"), target, defines={"STAGES": STAGES, "MAX_OUTER_RANK": _MAX_OUTER_RANK}
+        kernels.source(name), target, defines={"MAX_OUTER_RANK": _MAX_OUTER_RANK, **defines},
+        headers={"region.cuh": kernels.source("region.cuh")},
     )
 
 
 @cache
-def _multiprocessors(device: int) -> int:
-    return int(cupy().cuda.Device(device).attributes["MultiProcessorCount"])
+def _copy_module(target: str) -> Module:
+    return _compiled("copy.cu", target, STAGES=STAGES)
+
+
+@cache
+def turn_module(target: str) -> Module:
+    """The kernels that turn tiles by ordinary loads and stores."""
+    return _compiled("turn.cu", target)
+
+
+@cache
+def transpose_module(target: str, element_bytes: int, rank: int) -> Module:
+    """The kernel that transposes elements of a size through tensor maps of a rank."""
+    shape = SHAPES[element_bytes]
+    return _compiled(
+        "transpose.cu", target, ELEMENT_BYTES=element_bytes, RANK=rank, SQUARE_ROWS=shape.square_rows,
+        SQUARE_COLUMNS=shape.square_columns, STAGES=shape.stages, OUTPUTS=shape.outputs, THREADS=shape.threads,
+    )
 
 
 def _tiling_argument(tiles: TilePlan) -> Any:
@@ -160,14 +233,14 @@ def _tiling_argument(tiles: TilePlan) -> Any:
     return argument[()]
 
 
-def _region_argument(region: Region | None) -> Any:
+def _region_argument(region: Region | None, word: int | None = None) -> Any:
     argument = np.zeros((), _REGION)
     if region is not None:
         if len(region.outer) > _MAX_OUTER_RANK:
             raise ArrayError(
                 f"{len(region.outer) + 1} dimensions are left after merging; {_MAX_OUTER_RANK + 1} is the most"
             )
-        word = _word_bytes(region)
+        word = word or _word_bytes(region)
         argument["source"], argument["destination"] = region.source, region.destination
         argument["words"], argument["run"] = region.bytes // word, region.run // word
         argument["outer_rank"], argument["word_bytes"] = len(region.outer), word

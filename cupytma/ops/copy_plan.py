@@ -11,6 +11,7 @@ from itertools import product
 from math import prod
 
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
+from cupytma.ops.transposition import TransposePlan, TurnPlan, plan_transposition
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
@@ -78,12 +79,20 @@ class CopyPlan:
         Bytes that no tensor map may move: a tensor store rounds each row up to 16 bytes, so row ends within a 16-byte
         unit are kept out of it.
     reason : str
-        Why there are no tiles; empty where there are.
+        The rule that keeps the copy from tensor maps; empty where they move it.
+    turned : TransposePlan, TurnPlan or None
+        Where two dimensions change places, so that the arrays have no row in common.
     """
 
     tiles: TilePlan | None
     rest: Region | None
     reason: str = ""
+    turned: TransposePlan | TurnPlan | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to copy."""
+        return self.tiles is None and self.rest is None and self.turned is None
 
 
 @lru_cache(maxsize=1024)
@@ -100,6 +109,10 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
         return CopyPlan(None, None, "the arrays are empty")
     check_overlap(source, destination)
     obstacle = _obstacle(region)
+    if obstacle or region.run == UNIT:
+        turned, rest, reason = plan_transposition(region)
+        if turned is not None:
+            return CopyPlan(None, rest, reason, turned)
     if obstacle:
         return CopyPlan(None, region, obstacle)
     if _is_long_run(region):

@@ -48,15 +48,21 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
     Raises
     ------
     ArrayError
-        As `cupytma.copy`; or if the arrays are empty, for which nothing is launched.
+        As `cupytma.copy`; or if the arrays are empty, for which nothing is launched; or if two of their dimensions
+        change places.
     ProgramError
         For numbers of blocks or stages that make no launch.
     """
     check_range("blocks", blocks, 1, 2**31 - 1)
     check_range("stages", stages, 2, 64)
     plan = plan_copy(view_of(source), view_of(destination))
-    if plan.tiles is None and plan.rest is None:
+    if plan.is_empty:
         raise ArrayError("the arrays are empty, and nothing is launched for them")
+    if plan.turned is not None:
+        raise ArrayError(
+            "two dimensions change places between these arrays: their copy is a transposition, for which there is no "
+            "program yet; sim.examples has one of a swizzled transposition"
+        )
     grid = min(blocks, plan.tiles.tiles) if plan.tiles is not None else blocks
     program = Program("copy", blocks=grid)
     memory = _declare_memory(program, source, destination)

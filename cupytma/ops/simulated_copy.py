@@ -9,6 +9,7 @@ import numpy as np
 from cupytma import sim
 from cupytma.ops.copy_plan import TilePlan, plan_copy
 from cupytma.ops.layout import Region
+from cupytma.ops.transposition import SPAN, UNIT, TransposePlan
 from cupytma.tensormap.arrays import view_of
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
@@ -33,6 +34,10 @@ def simulate_copy(source: Any, destination: Any) -> Any:
         As `cupytma.copy`.
     """
     plan = plan_copy(view_of(source), view_of(destination))
+    if isinstance(plan.turned, TransposePlan):
+        _transpose_tiles(plan.turned, span_of(source), span_of(destination))
+    elif plan.turned is not None:
+        _copy_rest(plan.turned.region)
     if plan.tiles is not None:
         _copy_tiles(plan.tiles, span_of(source), span_of(destination))
     if plan.rest is not None:
@@ -45,6 +50,47 @@ def _copy_tiles(tiles: TilePlan, source: tuple[Bytes, int], destination: tuple[B
     for coordinates in tiles.coordinates():
         sim.load(tiles.source, coordinates, memory=source[0], base=source[1], shared=shared)
         sim.store(tiles.destination, coordinates, memory=destination[0], base=destination[1], shared=shared)
+
+
+def _transpose_tiles(plan: TransposePlan, source: tuple[Bytes, int], destination: tuple[Bytes, int]) -> None:
+    shape, square, words = plan.shape, plan.square, plan.words
+    turn = turned_bytes(plan)
+    for row, column, outer in plan.coordinates():
+        tile, result = np.empty(plan.tile_bytes, np.uint8), np.empty(plan.tile_bytes, np.uint8)
+        load_bytes, store_bytes = plan.source.box_bytes, plan.destination.box_bytes
+        for i in range(shape.square_columns):
+            sim.load(
+                plan.source, ((column + i * square) * words, row, *outer), memory=source[0], base=source[1],
+                shared=tile, shared_offset=i * load_bytes,
+            )
+        result[turn[1]] = tile[turn[0]]
+        for i in range(shape.square_rows):
+            sim.store(
+                plan.destination, ((row + i * square) * words, column, *outer), memory=destination[0],
+                base=destination[1], shared=result, shared_offset=i * store_bytes,
+            )
+
+
+def turned_bytes(plan: TransposePlan) -> tuple[Any, Any]:
+    """Which byte of a loaded tile becomes which byte of a stored one, both as they lie in shared memory, swizzled.
+
+    Returns
+    -------
+    source, destination : numpy.ndarray of int
+        Offsets of every byte of every element.
+    """
+    rows, columns = plan.tile
+    row, column, byte = np.ogrid[:rows, :columns, : plan.element_bytes]
+    return (
+        _place(row, column * plan.element_bytes + byte, plan.source.box_bytes),
+        _place(column, row * plan.element_bytes + byte, plan.destination.box_bytes),
+    )
+
+
+def _place(row: Any, byte: Any, box_bytes: int) -> Any:
+    """Where a byte of a row lies in boxes of 128-byte rows, one after the other, with the 128B swizzle."""
+    offset = byte // SPAN * box_bytes + row * SPAN + byte % SPAN
+    return offset ^ (row % 8) * UNIT
 
 
 def _copy_rest(rest: Region) -> None:

@@ -112,7 +112,7 @@ def test_strides_of_size_1_dimensions_do_not_decide() -> None:
         (view((64, 64), (256, 4)), view((64, 64), (512, 4), 8 + (1 << 40)), "destination address is 8 mod 16"),
         (view((64, 64), (260, 4)), view((64, 64), (512, 4), 1 << 40), "stride of [260, 512] B is no multiple of 16"),
         (view((64, 64), (-256, 4)), view((64, 64), (512, 4), 1 << 40), "outside 0 … 2^40 - 1"),
-        (view((64, 64), (4, 256)), view((64, 64), (512, 4), 1 << 40), "only 4 B lie together"),
+        (view((64, 8), (4, 256)), view((64, 8), (32, 4), 1 << 40), "only 4 B lie together"),
         (
             view((2,) * 6, (4096, 1024, 256, 64, 16, 4)),
             view((2,) * 6, (4096, 1024, 256, 64, 16, 4), 1 << 40),

@@ -1,0 +1,152 @@
+"""How fast the operations are, beside torch and CuPy, as bytes a second and as a part of what a plain copy reaches."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cupytma.ops.array_copy import copy
+from cupytma.ops.permutation import permute, transpose
+from cupytma.runtime.device import cupy
+
+_WARMUPS, _REPEATS = 3, 15
+# A launch is hidden behind this much work, so that what is timed is the GPU's.
+_QUEUED = 1 << 22
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operation on arrays of one size.
+
+    Attributes
+    ----------
+    name : str
+    bytes : int
+        Read plus written.
+    ours : callable
+    others : dict of str to callable
+        The same with other libraries, by name.
+    """
+
+    name: str
+    bytes: int
+    ours: Callable[[], Any]
+    others: dict[str, Callable[[], Any]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A case's medians.
+
+    Attributes
+    ----------
+    name : str
+    bytes : int
+        Read plus written.
+    seconds : float
+        Of one call, on the GPU.
+    others : dict of str to float
+        Seconds of the others.
+    """
+
+    name: str
+    bytes: int
+    seconds: float
+    others: dict[str, float]
+
+    @property
+    def rate(self) -> float:
+        """Bytes read plus written a second."""
+        return self.bytes / self.seconds
+
+
+def random_array(shape: tuple[int, ...], dtype: str, seed: int = 1) -> Any:
+    """A GPU array of random bits."""
+    module = cupy()
+    count = 1
+    for extent in shape:
+        count *= extent
+    words = -(-count * module.dtype(dtype).itemsize // 8)
+    bits = module.random.default_rng(seed).integers(0, 2**63, size=words, dtype=module.uint64)
+    return bits.view(dtype)[:count].reshape(shape)
+
+
+def cases(scale: int = 1) -> Iterator[Case]:
+    """The operations, one after the other. Let go of each case before the next is asked for: its arrays are large.
+
+    Parameters
+    ----------
+    scale : int
+        Extents of matrices are divided by this, for small GPUs and quick looks; 1 for sizes far past the L2 cache.
+    """
+    side = 16384 // scale
+    yield _contiguous(side)
+    yield _window(side, scale)
+    for dtype, name in (("u4", "float32"), ("u2", "bfloat16"), ("u1", "uint8"), ("u8", "float64")):
+        yield _transposed(side, dtype, name)
+    yield _permuted(scale)
+
+
+def _contiguous(side: int) -> Case:
+    module, x = cupy(), random_array((2 * side * side,), "u4")
+    out = module.empty_like(x)
+
+    def plain() -> None:
+        module.cuda.runtime.memcpyAsync(out.data.ptr, x.data.ptr, x.nbytes, 3, module.cuda.get_current_stream().ptr)
+
+    others = {"cudaMemcpyAsync": plain, **_torch(lambda a, b: b.copy_(a), x, out)}
+    return Case(f"copy, {x.nbytes / 2**30:g} GiB", 2 * x.nbytes, lambda: copy(x, out), others)
+
+
+def _window(side: int, scale: int) -> Case:
+    module, half, first = cupy(), side // 2, 1000 // scale
+    window = random_array((side, side), "u4")[first : first + half, 4 * first : 4 * first + half]
+    out = module.empty((side, side), "u4")[:half, :half]
+    others = {"CuPy": lambda: module.copyto(out, window), **_torch(lambda a, b: b.copy_(a), window, out)}
+    return Case(f"copy, {half}² float32 window", 2 * window.nbytes, lambda: copy(window, out), others)
+
+
+def _transposed(side: int, dtype: str, name: str) -> Case:
+    x, out = random_array((side, side), dtype), cupy().empty((side, side), dtype)
+    others = _torch(lambda a, b: b.copy_(a.t()), x, out)
+    return Case(f"transpose, {side}² {name}", 2 * x.nbytes, lambda: transpose(x, out=out), others)
+
+
+def _permuted(scale: int) -> Case:
+    x, axes = random_array((64 // scale, 64, 64, 64, 8), "u2"), (1, 0, 3, 2, 4)
+    out = cupy().empty(tuple(x.shape[axis] for axis in axes), x.dtype)
+    others = _torch(lambda a, b: b.copy_(a.permute(axes)), x, out)
+    return Case(f"permute, {x.shape} float16", 2 * x.nbytes, lambda: permute(x, axes, out=out), others)
+
+
+def _torch(work: Callable[..., Any], *arrays: Any) -> dict[str, Callable[[], Any]]:
+    """The same with torch, where it is installed, on the same memory."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    signed = {"u1": "u1", "u2": "i2", "u4": "i4", "u8": "i8"}  # torch's unsigned types lack operations
+    tensors = [torch.as_tensor(array.view(signed[array.dtype.str[1:]]), device="cuda") for array in arrays]
+    return {"torch": lambda: work(*tensors)}
+
+
+def measure(case: Case) -> Measurement:
+    """Medians of one case, all ways in alternation."""
+    module = cupy()
+    scratch = module.empty(_QUEUED, module.uint8)
+    ways = {"": case.ours, **case.others}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(_WARMUPS + _REPEATS):
+        for name, work in ways.items():
+            start, end = module.cuda.Event(), module.cuda.Event()
+            scratch.fill(repeat)
+            start.record()
+            work()
+            end.record()
+            end.synchronize()
+            if repeat >= _WARMUPS:
+                seconds[name].append(1e-3 * module.cuda.get_elapsed_time(start, end))
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return Measurement(case.name, case.bytes, medians.pop(""), medians)
