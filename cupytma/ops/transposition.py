@@ -171,6 +171,8 @@ def plan_transposition(region: Region) -> tuple[TransposePlan | TurnPlan | None,
     if min(across.extent, along.extent) < _LEAST_ELEMENTS:
         return None, None, f"sides of {across.extent} and {along.extent} elements are too short for tiles"
     obstacle = _obstacle(turned)
+    if obstacle and not _is_aligned(turned):
+        return None, None, f"what lies together, {turned.run} B, is not at multiples of {turned.run} B"
     if obstacle:
         plain = TurnPlan(turned)
         if plain.tiles > _MAX_TILES:
@@ -194,6 +196,12 @@ def _turned(region: Region) -> Region | None:
         return None
     others = tuple(dim for dim in region.outer if dim is not across[0] and dim is not along[0])
     return replace(region, outer=(across[0], along[0], *others))
+
+
+def _is_aligned(region: Region) -> bool:
+    """Whether every run can be loaded and stored at once."""
+    strides = (s for dim in region.outer for s in (dim.source_stride, dim.destination_stride))
+    return all(number % region.run == 0 for number in (region.source, region.destination, *strides))
 
 
 def _from(region: Region, dimension: int, start: int) -> Region:

@@ -104,6 +104,17 @@ def test_the_plan_chooses_the_way(shape: tuple[int, ...], axes: tuple[int, ...],
     assert bool(plan.reason) == (kind is not TransposePlan and plan.tiles is None)
 
 
+def test_runs_that_are_not_aligned_to_their_length_are_moved_in_words() -> None:
+    base = np.arange(64 * 64 * 2, dtype="f4").reshape(64, 64, 2)
+    buffer = np.empty(base.size + 64, "f4")
+    for offset, kind in ((0, TransposePlan), (2, TurnPlan), (1, type(None))):
+        start = offset - buffer.ctypes.data // 4 % 16 + 16
+        out = buffer[start : start + base.size].reshape(64, 64, 2)
+        assert type(plan_copy(view_of(base.transpose(1, 0, 2)), view_of(out)).turned) is kind
+        simulate_copy(base.transpose(1, 0, 2), out)
+        np.testing.assert_array_equal(out, base.transpose(1, 0, 2))
+
+
 @pytest.mark.parametrize("size", sorted(DTYPES))
 def test_a_turned_tile_takes_every_byte_to_a_place_of_its_own(size: int) -> None:
     matrix, _ = placed((512, 512), DTYPES[size])
