@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_RANK, CopyPlan, TilePlan, plan_copy
-from cupytma.ops.layout import Region
+from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
+from cupytma.ops.layout import Region, permuted_view
+from cupytma.ops.prepared import Memory, PreparedCopy, addresses_in, prepare
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.plan import Plan
-from cupytma.runtime.streams import current_stream, wait_for
+from cupytma.runtime.places import place_of
+from cupytma.runtime.plan import Plan, Template
+from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.tensormap.tensor_map import TensorMap
 
 # Boxes in flight in one block, and blocks on one multiprocessor: their product times the box is what hides the latency.
 STAGES = 3
@@ -77,36 +83,100 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
         If an array is in host memory, or shapes, dtypes or devices differ, or memory overlaps.
     """
     cupy()
-    if stream is None:
-        stream = current_stream(source, destination)
     if destination is None:
         destination = empty(source, view_of(source).shape, stream)
-    views = view_of(source), view_of(destination)
-    check_devices(*views)
-    copy_views(*views, stream)
+    move(source, None, destination, stream)
     return destination
 
 
-def copy_views(source: ArrayView, destination: ArrayView, stream: Any) -> None:
-    """Copy what one view describes to where another does, both on one device. Errors as for `copy`.
+def move(source: Any, axes: tuple[int, ...] | None, destination: Any, stream: Any = None) -> None:
+    """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
-    Parameters
-    ----------
-    source, destination : ArrayView
-    stream : cupy.cuda.Stream
+    Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before.
     """
-    plan = plan_copy(source, destination)
-    if plan.is_empty:
+    kind = source.__class__
+    read = _layouts.get(kind)
+    if read is None or kind is not destination.__class__ or stream is not None:
+        _move_any(source, axes, destination, stream)
         return
-    device = int(source.device or 0)
-    with cupy().cuda.Device(device):
-        for view in (source, destination):
-            wait_for(view.stream, stream)
-        for launch in _prepared(plan, device):
-            launch(stream)
+    try:
+        start, place = place_of(source)
+        target, other = place_of(destination)
+        key = axes, place, other, start % UNIT, target % UNIT, read(source), read(destination)
+        prepared = _prepared.get(key)
+    except TypeError:  # host memory, or axes that are none: the long way says so
+        _move_any(source, axes, destination, stream)
+        return
+    if place != current_device():
+        with cupy().cuda.Device(place):
+            _move_any(source, axes, destination, stream)
+        return
+    if prepared is None:
+        prepared = _prepare(view_of(source), axes, view_of(destination))
+        _prepared.keep(key, prepared)
+    prepared.launch(start, target, current_handle(place))
 
 
-def empty(like: Any, shape: Sequence[int], stream: Any) -> Any:
+def _move_any(source: Any, axes: tuple[int, ...] | None, destination: Any, stream: Any) -> None:
+    if stream is None:
+        stream = current_stream(source, destination)
+    views = view_of(source), view_of(destination)
+    prepared = _prepare(views[0], axes, views[1])
+    for view in views:
+        wait_for(view.stream, stream)
+    prepared.launch(views[0].address, views[1].address, handle_of(stream))
+    for array in (source, destination):
+        if array.__class__ not in _layouts:
+            _learn(array.__class__)
+
+
+def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> PreparedCopy:
+    check_devices(source, destination)
+    if axes is not None:
+        source = permuted_view(source, axes)
+    key = replace(source, address=source.address % UNIT), replace(destination, address=destination.address % UNIT)
+    found = _prepared.get(key)
+    if found is None:
+        device = int(source.device or 0)
+        with cupy().cuda.Device(device):
+            found = prepare(source, destination, lambda plan, bases: _launches(plan, bases, device))
+        _prepared.keep(key, found)
+    return found
+
+
+_prepared = Memory()
+# How the arrays that can be trusted say their layout, by their type.
+_layouts: dict[type, Callable[[Any], Any]] = {}
+
+
+def _learn(kind: type) -> None:
+    """Remember how arrays of a type say their layout, if they are CuPy's or torch's."""
+    torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        _layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
+    elif module is not None and kind is getattr(module, "ndarray", None):
+        _layouts[kind] = lambda array: (array.shape, array.strides, array.dtype)
+
+
+def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Template, ...]:
+    """A plan's launches, for other addresses than those it was made at."""
+    return tuple(launch.template(addresses_in(_pointers(launch), bases)) for launch in _plans(plan, device))
+
+
+def _pointers(launch: Plan) -> list[tuple[int, int]]:
+    """Offset and value of every address in a launch's arguments."""
+    places = []
+    for parameter, argument in zip(launch.kernel.signature.parameters, launch.arguments, strict=True):
+        if isinstance(argument, TensorMap):
+            places.append(parameter.offset)
+        elif getattr(argument, "dtype", None) == _REGION:
+            fields = dict(_REGION.fields or {})
+            places += [parameter.offset + int(fields[name][1]) for name in ("source", "destination")]
+    data = launch.data
+    return [(place, int.from_bytes(data[place : place + 8], "little")) for place in places]
+
+
+def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
     """A new array of a shape, of the kind, dtype and device of another.
 
     It is allocated on the stream that will write it, so that its memory is not in use on another.
@@ -114,13 +184,17 @@ def empty(like: Any, shape: Sequence[int], stream: Any) -> Any:
     view = view_of(like)
     if view.device is None:
         raise ArrayError(_HOST.format(name="source"))
+    module = cupy()
     if type(like).__module__.partition(".")[0] == "torch":
         import torch
 
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr, like.device)):
+        if stream is None:
             return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
-    module = cupy()
-    with module.cuda.Device(view.device), stream:
+        with torch.cuda.stream(torch.cuda.ExternalStream(handle_of(stream), like.device)):
+            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
+    if stream is None and view.device == current_device():
+        return module.empty(tuple(shape), dtype=view.dtype)
+    with module.cuda.Device(view.device), stream or module.cuda.get_current_stream():
         return module.empty(tuple(shape), dtype=view.dtype)
 
 
@@ -142,8 +216,7 @@ def check_devices(source: ArrayView, destination: ArrayView) -> None:
         )
 
 
-@lru_cache(maxsize=256)
-def _prepared(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
+def _plans(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
     """The launches of a plan that has something to copy."""
     if plan.tiles is not None:
         return (_tile_launch(plan.tiles, plan.rest, device),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +96,26 @@ def common_region(source: ArrayView, destination: ArrayView) -> Region:
         else:
             merged.append(dim)
     return Region(addresses[0], addresses[1], merged[0].extent, tuple(merged[1:]))
+
+
+def permuted_view(view: ArrayView, axes: Sequence[int]) -> ArrayView:
+    """A view with its dimensions in another order; no data is touched.
+
+    Raises
+    ------
+    ArrayError
+        If ``axes`` are no permutation of the view's.
+    """
+    rank = len(view.shape)
+    try:
+        chosen = tuple(operator.index(axis) for axis in axes)
+        if sorted(axis + rank * (axis < 0) for axis in chosen) != list(range(rank)):
+            raise TypeError
+    except TypeError:
+        raise ArrayError(f"axes = {axes!r}: each of the array's axes 0 to {rank - 1} is needed once") from None
+    return replace(
+        view, shape=tuple(view.shape[axis] for axis in chosen), strides=tuple(view.strides[axis] for axis in chosen)
+    )
 
 
 def check_overlap(source: ArrayView, destination: ArrayView) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, copy_views, empty
+from cupytma.ops.array_copy import empty, move
+from cupytma.ops.layout import permuted_view
 from cupytma.runtime.device import cupy
-from cupytma.runtime.streams import current_stream
-from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.tensormap.arrays import view_of
 
 
 def permute(x: Any, axes: Sequence[int], *, out: Any = None, stream: Any = None) -> Any:
@@ -46,14 +44,10 @@ def permute(x: Any, axes: Sequence[int], *, out: Any = None, stream: Any = None)
         If ``axes`` are no permutation, an array is in host memory, or ``out`` does not fit.
     """
     cupy()
-    view = permuted_view(view_of(x), axes)
-    if stream is None:
-        stream = current_stream(x, out)
+    chosen = axes if isinstance(axes, tuple) else _tuple(axes)
     if out is None:
-        out = empty(x, view.shape, stream)
-    target = view_of(out)
-    check_devices(view, target)
-    copy_views(view, target, stream)
+        out = empty(x, permuted_view(view_of(x), chosen).shape, stream)
+    move(x, chosen, out, stream)
     return out
 
 
@@ -62,27 +56,11 @@ def transpose(x: Any, *, out: Any = None, stream: Any = None) -> Any:
 
     Parameters, result and errors as for `permute`; ``x`` has at least two dimensions.
     """
-    rank = len(view_of(x).shape)
+    rank = x.ndim if isinstance(getattr(x, "ndim", None), int) else len(view_of(x).shape)
     if rank < 2:
         raise ArrayError(f"a transposition exchanges the last two dimensions, and the array has {rank}")
     return permute(x, (*range(rank - 2), rank - 1, rank - 2), out=out, stream=stream)
 
 
-def permuted_view(view: ArrayView, axes: Sequence[int]) -> ArrayView:
-    """A view with its dimensions in another order; no data is touched.
-
-    Raises
-    ------
-    ArrayError
-        If ``axes`` are no permutation of the view's.
-    """
-    rank = len(view.shape)
-    try:
-        chosen = tuple(operator.index(axis) for axis in axes)
-        if sorted(axis + rank * (axis < 0) for axis in chosen) != list(range(rank)):
-            raise TypeError
-    except TypeError:
-        raise ArrayError(f"axes = {axes!r}: each of the array's axes 0 to {rank - 1} is needed once") from None
-    return replace(
-        view, shape=tuple(view.shape[axis] for axis in chosen), strides=tuple(view.strides[axis] for axis in chosen)
-    )
+def _tuple(axes: Any) -> tuple[Any, ...]:
+    return tuple(axes) if isinstance(axes, Iterable) else (axes,)

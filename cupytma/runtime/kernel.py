@@ -104,8 +104,7 @@ class Kernel(Occupancy):
             submit = function.submits[key]
         except (KeyError, TypeError):
             function, submit = self._prepared(key)
-        spare = self._spare
-        memory = spare.pop() if spare else ParameterBlock(self.signature)
+        memory = self.borrow()
         try:
             try:
                 place = self._fill_quickly(memory.data, arguments)
@@ -117,7 +116,18 @@ class Kernel(Occupancy):
         except Exception as error:
             raise self.failed(error, self.shape(*key)) from None
         finally:
-            spare.append(memory)  # the driver has copied the arguments
+            self._spare.append(memory)  # the driver has copied the arguments
+
+    def borrow(self) -> ParameterBlock:
+        """Memory for the arguments of a launch, which no other thread has at the same time."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return ParameterBlock(self.signature)
+
+    def give_back(self, memory: ParameterBlock) -> None:
+        """What was borrowed, once the driver has copied it."""
+        self._spare.append(memory)
 
     def _prepared(self, key: tuple[Any, ...]) -> tuple[Function, Submit]:
         """The kernel on the current device, and what launches it in a shape that was not asked for before."""

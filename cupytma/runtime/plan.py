@@ -12,6 +12,7 @@ from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
 from cupytma.runtime.streams import current_handle, handle_of
+from cupytma.runtime.writers import pack_pointer
 from cupytma.tensormap.arrays import moved
 from cupytma.tensormap.tensor_map import TensorMap
 
@@ -104,6 +105,22 @@ class Plan:
             return CapturedLaunch(self, captured_node(handle))
 
     @property
+    def data(self) -> memoryview:
+        """The parameter block of the next launch."""
+        return self._memory.data
+
+    def template(self, places: Sequence[tuple[int, int, int]]) -> Template:
+        """The launch as it is now, for other addresses.
+
+        Parameters
+        ----------
+        places : sequence of tuple of int
+            Of each pointer that changes: its offset in the parameter block, which of the addresses it is given it
+            belongs to, and its distance from that, in bytes. The first word of a tensor map is its pointer.
+        """
+        return Template(self, places)
+
+    @property
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of the next launch."""
         return tuple(self._kept)
@@ -158,3 +175,45 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan of {self.kernel.name}: {self.shape}, device {self.device}>"
 
+
+
+class Template:
+    """A plan's launch with other addresses in some of its pointers; made by `Plan.template`. For any thread."""
+
+    def __init__(self, plan: Plan, places: Sequence[tuple[int, int, int]]) -> None:
+        self._kernel = plan.kernel
+        self._shape = plan.shape
+        self._device = plan.device
+        self._submit = plan.function.submit(plan.shape)
+        self._data = bytes(plan.data)
+        self._places = tuple(places)
+
+    def __call__(self, handle: int, *addresses: int) -> None:
+        """Launch on a stream, by its handle.
+
+        Parameters
+        ----------
+        handle : int
+        *addresses : int
+            In bytes, by the numbers that the places have.
+
+        Raises
+        ------
+        LaunchError
+            If the driver does not take the launch.
+        """
+        memory = self._kernel.borrow()
+        try:
+            data = memory.data
+            data[:] = self._data
+            for offset, which, distance in self._places:
+                pack_pointer(data, offset, addresses[which] + distance)
+            if current_device() == self._device:
+                self._submit(handle, memory.pointers, 0)
+            else:
+                with cupy().cuda.Device(self._device):
+                    self._submit(handle, memory.pointers, 0)
+        except Exception as error:
+            raise self._kernel.failed(error, self._shape) from None
+        finally:
+            self._kernel.give_back(memory)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import cupytma as tma
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import plan_copy
-from cupytma.ops.permutation import permuted_view
+from cupytma.ops.layout import permuted_view
 from cupytma.ops.simulated_copy import simulate_copy, turned_bytes
 from cupytma.ops.transposition import SHAPES, TransposePlan, TurnPlan
 from cupytma.tensormap.arrays import view_of

@@ -125,3 +125,47 @@ def test_transposes_are_captured_in_graphs() -> None:
         graph.launch(stream)
         stream.synchronize()
     assert bool((out == x.T).all())
+
+
+def test_copies_on_another_device_than_the_current_one() -> None:
+    import cupy
+
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("needs two GPUs")
+    with cupy.cuda.Device(1):
+        x = cupy.random.default_rng(0).random((512, 256), dtype=cupy.float32)
+        out, turned = cupy.zeros_like(x), cupy.zeros((256, 512), cupy.float32)
+        cupy.cuda.Device(1).synchronize()
+    with cupy.cuda.Device(0):
+        for _ in range(2):
+            tma.copy(x, out)
+            tma.transpose(x, out=turned)
+        assert tma.transpose(x).device.id == 1
+    with cupy.cuda.Device(1):
+        assert bool((out == x).all())
+        assert bool((turned == x.T).all())
+
+
+def test_arrays_that_come_to_lie_elsewhere_are_copied_from_there() -> None:
+    import cupy
+
+    for number in range(20):
+        x = cupy.random.default_rng(number).random((64, 48 + number % 2), dtype=cupy.float32)
+        held = cupy.empty(number * 1000 + 1, cupy.float32)
+        assert bool((tma.copy(x) == x).all())
+        assert bool((tma.transpose(x) == x.T).all())
+        assert bool((tma.copy(x[::-1]) == x[::-1]).all())
+        del held
+
+
+def test_overlap_is_found_wherever_arrays_lie() -> None:
+    import cupy
+
+    memory = cupy.zeros(4096, cupy.float32)
+    tma.copy(memory[:1024], memory[1024:2048])
+    for start in (0, 4, 1020, 1023):
+        tma.copy(memory[start : start + 1024], memory[2048:3072])
+        if start:
+            with pytest.raises(ArrayError, match="overlap"):
+                tma.copy(memory[:1024], memory[start : start + 1024])
+    tma.copy(memory[:1024], memory[:1024])

@@ -1,0 +1,122 @@
+"""Copies prepared once for a pair of layouts, and launched with the addresses of the moment.
+
+Most of what a copy takes on the host is finding out how it is done. That depends on shapes, strides, the element type
+and the addresses' last bits, so it is found once for all arrays that have these in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cupytma.ops.copy_plan import UNIT, CopyPlan, plan_copy
+from cupytma.ops.layout import check_overlap
+from cupytma.runtime.plan import Template
+from cupytma.tensormap.arrays import ArrayView
+
+# Where plans are made that hold for every address with the same last bits: far from each other, whatever the arrays.
+_BASES = 1 << 50, 1 << 54
+_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class PreparedCopy:
+    """A copy between any two arrays of the layouts that it was prepared for.
+
+    Attributes
+    ----------
+    launches : tuple of Template
+        Given the two addresses.
+    spans : tuple of tuple of int
+        How far each array reaches below and above its address, in bytes.
+    views : tuple of ArrayView
+        The two layouts; their addresses mean nothing.
+    """
+
+    launches: tuple[Template, ...]
+    spans: tuple[tuple[int, int], tuple[int, int]]
+    views: tuple[ArrayView, ArrayView]
+
+    def launch(self, source: int, destination: int, handle: int) -> None:
+        """Copy between two addresses, in a stream.
+
+        Raises
+        ------
+        ArrayError
+            If the arrays overlap so that the result would depend on the order of their elements.
+        """
+        (low, high), (other_low, other_high) = self.spans
+        if source + low < destination + other_high and destination + other_low < source + high:
+            check_overlap(replace(self.views[0], address=source), replace(self.views[1], address=destination))
+        for template in self.launches:
+            template(handle, source, destination)
+
+
+def prepare(
+    source: ArrayView, destination: ArrayView, launches: Callable[[CopyPlan, tuple[int, int]], tuple[Template, ...]]
+) -> PreparedCopy:
+    """A copy between two views, for all pairs like them.
+
+    Parameters
+    ----------
+    source, destination : ArrayView
+    launches : callable
+        Makes the launches of a plan that is made at two addresses.
+
+    Raises
+    ------
+    ArrayError
+        If the shapes or types differ, or the destination's elements overlap one another.
+    """
+    bases = _BASES[0] + source.address % UNIT, _BASES[1] + destination.address % UNIT
+    plan = plan_copy(replace(source, address=bases[0]), replace(destination, address=bases[1]))
+    made = () if plan.is_empty else launches(plan, bases)
+    return PreparedCopy(made, (_span(source), _span(destination)), (source, destination))
+
+
+def _span(view: ArrayView) -> tuple[int, int]:
+    if not view.size:
+        return 0, 0
+    steps = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
+    return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0) + view.itemsize
+
+
+class Memory:
+    """Prepared copies by what they depend on; the oldest go when there are many."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, PreparedCopy] = {}
+
+    def get(self, key: Any) -> PreparedCopy | None:
+        """The copy prepared for a key."""
+        return self._known.get(key)
+
+    def keep(self, key: Any, prepared: PreparedCopy) -> None:
+        """Keep a copy under a key."""
+        while len(self._known) >= _KEPT:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[key] = prepared
+
+
+def addresses_in(parameters: Sequence[tuple[int, int]], bases: tuple[int, int]) -> tuple[tuple[int, int, int], ...]:
+    """Which of two addresses a launch's pointers belong to.
+
+    Parameters
+    ----------
+    parameters : sequence of tuple of int
+        Offset in the parameter block and value of each pointer, in bytes.
+    bases : tuple of int
+        The addresses that the launch was planned at.
+
+    Returns
+    -------
+    tuple
+        Offset, number of the address, and distance from it, in bytes, of each pointer that is not null.
+    """
+    found = []
+    for offset, value in parameters:
+        if value:
+            which = int(value > (_BASES[0] + _BASES[1]) // 2)
+            found.append((offset, which, value - bases[which]))
+    return tuple(found)
