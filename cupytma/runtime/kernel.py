@@ -209,7 +209,7 @@ class Kernel(Occupancy):
             handle = raw.kernel.ptr
         except cupy().cuda.driver.CUDADriverError as error:
             raise LaunchError(f"kernel {self.name} could not be loaded: {error}") from error
-        return self._functions.setdefault(device, Function(raw, handle, device))
+        return self._functions.setdefault(device, Function(raw, handle, device, self.module.target.shared_bytes))
 
     def _check_device(self) -> None:
         """Machine code runs on the architecture it was made for alone; say so instead of "no kernel image"."""

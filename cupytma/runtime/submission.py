@@ -28,6 +28,8 @@ class Function:
     handle : int
         A ``CUfunction``.
     device : int
+    shared_limit : int
+        The most shared memory of a block, in bytes.
     submits : dict
         What makes the launches that were made before, by the shape as it was written.
     """
@@ -35,8 +37,9 @@ class Function:
     raw: Any
     handle: int
     device: int
+    shared_limit: int
     submits: dict[tuple[Any, ...], Submit] = field(default_factory=dict)
-    _shared_bytes: int = DEFAULT_SHARED_BYTES
+    _shared_bytes: int = 0
     _wide_clusters: bool = False
 
     def submit(self, shape: LaunchShape) -> Submit:
@@ -50,9 +53,23 @@ class Function:
         return partial(cupy().cuda.driver.launchKernel, self.handle, *shape.numbers)
 
     def allow(self, shape: LaunchShape) -> None:
-        """Let the kernel have more shared memory, and larger clusters, than every kernel may."""
+        """Let the kernel have more shared memory, and larger clusters, than every kernel may.
+
+        Raises
+        ------
+        LaunchError
+            If the shared memory that the kernel's code has leaves too little for the launch.
+        """
+        limit = self.shared_limit
         if shape.shared_bytes > self._shared_bytes:
-            self.raw.max_dynamic_shared_size_bytes = shape.shared_bytes
+            fixed = self.raw.shared_size_bytes
+            if fixed + shape.shared_bytes > DEFAULT_SHARED_BYTES:
+                if fixed + shape.shared_bytes > limit:
+                    raise LaunchError(
+                        f"shared_bytes = {shape.shared_bytes}, and the kernel itself has {fixed} B of shared memory: "
+                        f"together they exceed the {limit} B of a block; use at most {limit - fixed}"
+                    )
+                self.raw.max_dynamic_shared_size_bytes = shape.shared_bytes
             self._shared_bytes = shape.shared_bytes
         if shape.cluster and prod(shape.cluster) > PORTABLE_CLUSTER and not self._wide_clusters:
             driver = driver_api()

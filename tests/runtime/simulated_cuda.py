@@ -11,6 +11,9 @@ from cupytma.runtime import places as places_module
 from cupytma.runtime import streams as streams_module
 
 
+STATIC_SHARED = 100
+
+
 class DriverError(RuntimeError):
     """As CuPy's: its ``status`` is a ``CUresult``."""
 
@@ -54,7 +57,9 @@ class SimulatedCuda:
         handle = len(self._kernels)
         self._kernels.append(loaded)
         for device in range(4):
-            loaded._functions[device] = submission.Function(SimpleNamespace(), handle, device)
+            loaded._functions[device] = submission.Function(
+                SimpleNamespace(shared_size_bytes=STATIC_SHARED), handle, device, loaded.module.target.shared_bytes
+            )
         return loaded
 
     def _launch(self, handle: int, *rest: int) -> None:

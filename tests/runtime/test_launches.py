@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_cuda import Array, SimulatedCuda
+from simulated_cuda import STATIC_SHARED, Array, SimulatedCuda
 
 import cupytma as tma
 from cupytma.errors import LaunchError
@@ -231,6 +231,17 @@ def test_the_drivers_refusal_names_the_kernel_and_the_shape(cuda, mixed) -> None
     for launch in (lambda: mixed(1, 32, values), mixed.plan(1, 32, values)):
         with pytest.raises(LaunchError, match=r"refuses to launch mixed \(grid \(1, 1, 1\), block \(32, 1, 1\)"):
             launch()
+
+
+def test_shared_memory_of_the_kernels_own_counts(cuda, mixed) -> None:
+    values, raw = (map_of(Array(0x1000)), None, 1, 1.0), mixed._functions[0].raw
+    mixed(1, 1, values, shared_bytes=48 * 1024 - STATIC_SHARED)
+    assert not hasattr(raw, "max_dynamic_shared_size_bytes")
+    mixed(1, 1, values, shared_bytes=48 * 1024)
+    assert raw.max_dynamic_shared_size_bytes == 48 * 1024
+    mixed(1, 1, values, shared_bytes=227 * 1024 - STATIC_SHARED)
+    with pytest.raises(LaunchError, match="use at most 232348"):
+        mixed(1, 1, values, shared_bytes=227 * 1024 - STATIC_SHARED + 1)
 
 
 def test_threads_do_not_share_the_memory_of_arguments(cuda, mixed) -> None:

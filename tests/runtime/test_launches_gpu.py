@@ -164,6 +164,28 @@ def test_occupancy_is_that_of_the_driver(clusters) -> None:
     assert kernel.persistent_grid(1024, cluster=2, tiles=5) == 6
 
 
+def test_dynamic_beside_static_shared_memory_is_allowed_up_to_the_limit() -> None:
+    import cupy
+
+    source = """
+    extern "C" __global__ void k(int* out, int words) {
+        __shared__ int fixed[64];
+        extern __shared__ int shared[];
+        fixed[threadIdx.x] = threadIdx.x;
+        shared[words - 1] = 7;
+        __syncthreads();
+        *out = shared[words - 1] + fixed[0];
+    }
+    """
+    kernel, out = tma.compile(source).kernel("k"), cupy.zeros(1, cupy.int32)
+    for shared_bytes in (48 * 1024 - 256, 48 * 1024 - 4, 48 * 1024, 100 * 1024, 227 * 1024 - 256):
+        out[:] = 0
+        kernel(1, 1, (out, shared_bytes // 4), shared_bytes=shared_bytes)
+        assert int(out[0]) == 7
+    with pytest.raises(LaunchError, match="the kernel itself has 256 B"):
+        kernel(1, 1, (out, 1), shared_bytes=227 * 1024)
+
+
 def test_several_tensor_maps_go_to_one_struct(tiles) -> None:
     import cupy
 

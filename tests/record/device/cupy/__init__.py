@@ -78,7 +78,7 @@ class _Function:
     loaded: ClassVar[list[_Function]] = []
 
     def __init__(self, name: str) -> None:
-        self.name, self.max_dynamic_shared_size_bytes = name, 0
+        self.name, self.max_dynamic_shared_size_bytes, self.shared_size_bytes = name, 0, 0
         self.kernel = SimpleNamespace(ptr=len(self.loaded))
         self.loaded.append(self)
 
