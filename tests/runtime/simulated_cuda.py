@@ -10,7 +10,6 @@ from cupytma.runtime import kernel, submission
 from cupytma.runtime import places as places_module
 from cupytma.runtime import streams as streams_module
 
-
 STATIC_SHARED = 100
 
 
