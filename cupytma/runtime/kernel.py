@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cupytma.errors import LaunchError
 from cupytma.runtime.arguments import marshal
 from cupytma.runtime.device import compute_capability, cupy
+from cupytma.targets import MAX_GRID
 
 if TYPE_CHECKING:
     from cupytma.runtime.compiler import Module
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 # What a block may have without asking for more (CUDA programming guide, "Shared Memory", compute capability 9.0).
 _DEFAULT_SHARED_BYTES = 48 * 1024
 _MAX_THREADS = 1024
-_MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
+_MAX_BLOCK = (1024, 1024, 64)
 
 
 class Kernel:
@@ -86,7 +87,7 @@ class Kernel:
         alone: keep them alive.
         """
         values = marshal(self.signature, arguments, self.module.target)
-        grid, block = _extents("grid", grid, _MAX_GRID), _extents("block", block, _MAX_BLOCK)
+        grid, block = _extents("grid", grid, MAX_GRID), _extents("block", block, _MAX_BLOCK)
         if block[0] * block[1] * block[2] > _MAX_THREADS:
             raise LaunchError(f"block {block} has more than {_MAX_THREADS} threads")
         limit = self.module.target.shared_bytes
