@@ -136,7 +136,8 @@ def _dtype_name(value: Any) -> str | None:
     text = str(value)
     if text.startswith("torch."):
         return text.removeprefix("torch.")
-    if isinstance(value, type) or hasattr(value, "itemsize"):
+    is_value = hasattr(value, "__array_interface__")  # a number of numpy's is not its dtype
+    if isinstance(value, type) or (hasattr(value, "itemsize") and not is_value):
         import numpy as np
 
         try:
