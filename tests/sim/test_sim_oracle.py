@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import sim_oracle
 from hypothesis import HealthCheck, assume, given, settings
@@ -59,20 +61,29 @@ def test_a_load_brings_what_the_oracle_brings(use: Use, data: st.DataObject) -> 
     assert found.global_address.tolist() == [a if here else -1 for (_, a, _), here in zip(points, inside, strict=True)]
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=250)
 @given(st.one_of(tiled(), im2col()).filter(small), st.data())
 def test_stores_and_reductions_write_what_the_oracle_writes(use: Use, data: st.DataObject) -> None:
     tensor_map, coords, place = use
     p = tensor_map.decode()
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     if hasattr(p, "box_dim"):
-        coords = tuple(max(0, c) for c in coords)
+        coords = (max(0, coords[0]), *(int(random.integers(0, 1 + extent // 2)) for extent in p.global_dim[1:]))
+        if random.random() < 0.7:  # several rows, most of them inside
+            box = p.box_dim[0], *(int(n) for n in random.integers(1, 4, p.rank - 1))
+            p = replace(p, box_dim=box, element_strides=(1,) * p.rank)
+        tensor_map = p.encode()
+        assume(small((tensor_map, coords, place)))
     else:
         assume(min(p.pixel_box_lower_corner) >= 0)
         slices = p.slice_bytes > 0
         spatial = range(p.rank - 2) if slices else range(1, p.rank - 1)
         coords = tuple(c if i in spatial else max(0, c) for i, c in enumerate(coords))
-    op = data.draw(st.sampled_from(["store", *measured_reductions(p.data_type)]))
-    memory, shared = contents(p, data.draw(st.integers(0, 99)))
+    if random.random() < 0.5:  # rows on the same memory
+        p = replace(p, global_strides=tuple(32 * int(n) for n in random.integers(0, 3, p.rank - 1)))
+        tensor_map = p.encode()
+    op = str(random.choice(["store", *measured_reductions(p.data_type)]))
+    memory, shared = contents(p, int(random.integers(100)))
     before, expected = shared.tobytes(), bytearray(memory.tobytes())
     sim_oracle.write(p, op, coords, expected, BASE, before, place)
     arrays = {"memory": memory, "base": BASE, "shared": shared, "shared_offset": place}
