@@ -8,6 +8,7 @@ bytes, and shared offsets from the array, which is too.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -222,18 +223,33 @@ def read(path: str | Path) -> Recording:
         file = np.load(path, allow_pickle=False)
     except OSError as error:
         raise SimulationError(f"{path} cannot be read: {error.strerror or error}") from error
+    except TypeError:
+        raise SimulationError(f"path is {path!r}; it must be the path of a file") from None
     except (ValueError, EOFError, BadZipFile) as error:
         raise SimulationError(f"{path} is no recording of copies: it is no .npz file") from error
     missing = [name for name in _COLUMNS if name not in getattr(file, "files", ())]
     if missing:
         raise SimulationError(f"{path} is no recording of copies: it lacks {', '.join(missing)}")
-    with file:
-        rows, images, seed = (file[name] for name in _COLUMNS)
-        errors = file["errors"].tolist() if "errors" in file else [""] * len(rows)
-        about = dict(file["about"].tolist()) if "about" in file else {}
+    try:
+        with file:
+            return _recording(file)
+    except (ArithmeticError, LookupError, TypeError, ValueError, OSError, BadZipFile, zlib.error) as error:
+        raise SimulationError(f"{path} is no recording of copies, or a damaged one: {error}") from error
+
+
+def _recording(file: Any) -> Recording:
+    """The recording in an open file; whatever is wrong with its columns raises something."""
+    rows, images, seed = (file[name] for name in _COLUMNS)
+    errors = file["errors"].tolist() if "errors" in file else [""] * len(rows)
+    about = {str(name): str(value) for name, value in file["about"].tolist()} if "about" in file else {}
     missing = [name for name in ROW.names or () if name not in (rows.dtype.names or ())]
     if missing:
-        raise SimulationError(f"{path} is no recording of copies: its rows lack {', '.join(missing)}")
+        raise ValueError(f"its rows lack {', '.join(missing)}")
+    if images.dtype != np.uint8 or images.ndim != 1 or rows.ndim != 1 or int(seed) < 0:
+        raise ValueError("its images are no bytes, its rows no list, or its seed is negative")
+    places, lengths = rows["img_at"].astype(np.int64), rows["img_len"].astype(np.int64)
+    if ((places < 0) | (lengths < 0) | (places > images.size - lengths)).any():
+        raise ValueError("an image lies outside the column of images")
     cases = tuple(_case(row) for row in rows)
     seen = (_observation(case, row, images, error) for case, row, error in zip(cases, rows, errors, strict=True))
     return Recording(cases, tuple(seen), int(seed), about)

@@ -11,13 +11,12 @@ from math import prod
 from typing import Any
 
 from cupytma.errors import LaunchError
-from cupytma.targets import Target
+from cupytma.targets import MAX_GRID, Target
 
 Extents = tuple[int, int, int]
 
 # CUDA programming guide, "Technical Specifications per Compute Capability", the same for 9.0 and all newer ones.
 MAX_THREADS = 1024
-_MAX_GRID: Extents = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK: Extents = (1024, 1024, 64)
 # CUDA programming guide, "Thread Block Clusters": 8 blocks everywhere, 16 where the kernel allows itself to be tied to
 # a device, which is done here for whoever asks for more than 8.
@@ -132,7 +131,7 @@ def _launch_shape(
     bounds: LaunchBounds,
 ) -> LaunchShape:
     problems: list[str] = []
-    blocks = _extents("grid", grid, _MAX_GRID, problems)
+    blocks = _extents("grid", grid, MAX_GRID, problems)
     threads = _extents("block", block, _MAX_BLOCK, problems)
     if prod(threads) > MAX_THREADS:
         problems.append(f"block {threads} has {prod(threads)} threads, more than {MAX_THREADS}")
@@ -144,7 +143,7 @@ def _launch_shape(
     shared_bytes = operator.index(shared_bytes)
     if not 0 <= shared_bytes <= target.shared_bytes:
         problems.append(f"shared_bytes = {shared_bytes} is outside 0…{target.shared_bytes}, the limit of {target}")
-    tied = _extents("cluster", cluster, _MAX_GRID, problems) if cluster is not None else None
+    tied = _extents("cluster", cluster, MAX_GRID, problems) if cluster is not None else None
     problems += _cluster_problems(blocks, tied, bounds.cluster)
     if problems:
         raise LaunchError("; ".join(problems))

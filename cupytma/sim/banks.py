@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cupytma.errors import SimulationError
 from cupytma.sim.checks import check_integer, check_shared_place
 from cupytma.sim.geometry import Geometry, geometry
-from cupytma.sim.modes import FULL_TARGET
+from cupytma.sim.modes import FULL_TARGET, MEASURED, one_way, parameters_of
 from cupytma.sim.swizzle import swizzle_address
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.targets import target as target_of
@@ -197,6 +197,7 @@ def best_swizzle(
     *,
     access_bytes: int | None = None,
     shared_offset: int = 0,
+    mode: str | None = None,
     target: str | Target | None = None,
 ) -> SwizzleAdvice:
     """The swizzle with the fewest bank conflicts among those that the descriptor can have.
@@ -205,7 +206,7 @@ def best_swizzle(
     ----------
     tensor_map : TensorMap
         Its own swizzle does not matter.
-    access_pattern, access_bytes, shared_offset
+    access_pattern, access_bytes, shared_offset, mode
         As for `bank_conflicts`.
     target : str or Target, optional
         Whose swizzles are considered. Default: ``"sm_90a"``, or ``"sm_100a"`` for what that lacks.
@@ -221,21 +222,22 @@ def best_swizzle(
     TargetError
         If the target is unknown.
     """
-    geometry(tensor_map)  # that it is one
-    given = tensor_map.decode()
+    mode = geometry(tensor_map, mode).mode
+    given = parameters_of(tensor_map, mode)
     candidates = {swizzle: replace(given, swizzle=swizzle) for swizzle in Swizzle}
     if target is not None:
         chosen = target_of(target)
     else:
-        legal_there = any(not p.violations(DEFAULT_TARGET) for p in candidates.values())
+        legal_there = mode in MEASURED and any(not p.violations(DEFAULT_TARGET) for p in candidates.values())
         chosen = DEFAULT_TARGET if legal_there else FULL_TARGET
     broken = {swizzle: p.violations(chosen) for swizzle, p in candidates.items()}
-    legal = [swizzle for swizzle in Swizzle if not broken[swizzle]]
+    legal = [swizzle for swizzle in Swizzle if not broken[swizzle] and not one_way(candidates[swizzle], store=False)]
     if not legal:
         raise SimulationError(f"no swizzle makes this descriptor legal on {chosen}: {broken[given.swizzle][0].message}")
     results = tuple(
         bank_conflicts(
-            candidates[swizzle].encode(chosen), access_pattern, access_bytes=access_bytes, shared_offset=shared_offset
+            candidates[swizzle].encode(chosen), access_pattern, access_bytes=access_bytes, shared_offset=shared_offset,
+            mode=mode,
         )
         for swizzle in legal
     )

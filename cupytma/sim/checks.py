@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,35 @@ from cupytma.tensormap import checking
 
 
 def check_integer(name: str, value: Any) -> int:
-    """A whole number as a Python int.
+    """A whole number as a Python int; True and False are none.
 
     Raises
     ------
     SimulationError
         If it is none.
     """
+    if isinstance(value, bool):
+        raise SimulationError(f"{name} is {value!r}; it must be an integer")
     try:
         return operator.index(value)
     except TypeError:
         raise SimulationError(f"{name} is {value!r}; it must be an integer") from None
+
+
+def check_entries(name: str, values: Any, expected: str) -> tuple[Any, ...]:
+    """The entries of a sequence or an iterator, in its order.
+
+    Raises
+    ------
+    SimulationError
+        If it is none, or one without an order or with characters for entries.
+    """
+    try:
+        if not isinstance(values, (str, bytes, bytearray, Mapping, Set)):
+            return tuple(values)
+    except TypeError:
+        pass
+    raise SimulationError(f"{name} is {values!r}; it must be {expected}")
 
 
 def check_operands(
@@ -102,10 +121,7 @@ def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
     SimulationError
         For a wrong number of coordinates, or one that is not a 32-bit signed integer.
     """
-    try:
-        given = tuple(coords)
-    except TypeError:
-        raise SimulationError(f"coords is {coords!r}; it must be a sequence with one integer per dimension") from None
+    given = check_entries("coords", coords, "a sequence with one integer per dimension")
     if len(given) != plan.coordinates:
         raise SimulationError(
             f"{len(given)} coordinates for {plan.mode}; give 5: the column and the four rows"
@@ -129,10 +145,7 @@ def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
         If there is not one per spatial dimension, or one is no 16-bit unsigned integer, or the copy is tiled; for
         im2col::w, if there are not two within the ranges of the PTX ISA.
     """
-    try:
-        given = tuple(offsets)
-    except TypeError:
-        raise SimulationError(f"offsets is {offsets!r}; it must be a sequence of integers, or empty") from None
+    given = check_entries("offsets", offsets, "a sequence of integers, or empty")
     values = tuple(check_integer("an im2col offset", offset) for offset in given)
     if plan.walk is None:
         if values:
@@ -184,11 +197,39 @@ def check_array(name: str, array: Any, *, written: bool) -> npt.NDArray[np.uint8
             f"{name} has dtype {array.dtype} and {array.ndim} dimensions; it must be one-dimensional uint8, for "
             f"example `{name}.reshape(-1).view(numpy.uint8)` of a contiguous array"
         )
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArrayError(f"{name} is a masked array, and the unit copies masked bytes too; pass `{name}.data`")
     if not array.flags.c_contiguous:
         raise ArrayError(f"{name} is not contiguous: its bytes are {array.strides[0]} apart; pass the whole array")
     if written and not array.flags.writeable:
         raise ArrayError(f"{name} is read-only and the operation changes it; pass a writable array, or a copy")
     return array
+
+
+def check_apart(**arrays: npt.NDArray[np.uint8]) -> None:
+    """Refuse arrays that have bytes in common: global memory and the shared memory of each block are memories apart.
+
+    Raises
+    ------
+    ArrayError
+    """
+    for one, other in combinations(arrays, 2):
+        if np.may_share_memory(arrays[one], arrays[other]):  # exact for contiguous arrays
+            raise ArrayError(f"{one} and {other} have bytes in common, but are memories apart; pass a copy of one")
+
+
+def check_base(base: int) -> int:
+    """The global address of the window's first byte as a Python int.
+
+    Raises
+    ------
+    SimulationError
+        If it is no 64-bit address.
+    """
+    address = check_integer("base", base)
+    if not 0 <= address < 2**64:
+        raise SimulationError(f"base is {address:#x}; a global address is 0 to 2^64 - 1 (bytes)")
+    return address
 
 
 def check_cta_mask(cta_mask: int | None, blocks: int) -> tuple[int, ...]:
@@ -222,11 +263,13 @@ def check_shared_place(shared_offset: int) -> int:
     Raises
     ------
     SimulationError
-        If it is negative.
+        If it is negative, or no 32-bit address.
     """
     place = check_integer("shared_offset", shared_offset)
     if place < 0:
         raise SimulationError(f"shared_offset is {place} bytes; it must be 0 or above")
+    if place >= 2**32:
+        raise SimulationError(f"shared_offset is {place} bytes; a shared address has 32 bits")
     return place
 
 

@@ -189,12 +189,13 @@ def geometry(tensor_map: TensorMap, mode: str | None = None, *, store: bool = Fa
     DescriptorError
         If its bytes cannot be decoded.
     """
-    return _geometry(tensor_map, mode_of(tensor_map, mode, store=store))
+    chosen = mode_of(tensor_map, mode, store=store)
+    return _geometry(tensor_map, tensor_map.decode().kind, chosen)
 
 
-# The mode is part of what is remembered: the bytes of an im2col-wide map may be those of an im2col one.
+# Mode and kind are part of what is remembered: the bytes of an im2col-wide map may be those of an im2col one.
 @lru_cache(maxsize=256)
-def _geometry(tensor_map: TensorMap, mode: str) -> Geometry:
+def _geometry(tensor_map: TensorMap, kind: str, mode: str) -> Geometry:
     parameters = parameters_of(tensor_map, mode)
     target = FULL_TARGET if parameters.violations(DEFAULT_TARGET) else DEFAULT_TARGET
     _check_simulated(parameters)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupytma.errors import SimulationError
-from cupytma.sim.checks import check_integer, check_operands
+from cupytma.sim.checks import check_coordinates, check_entries, check_integer, check_offsets, check_operands
 from cupytma.sim.faults import Fault
 from cupytma.sim.geometry import geometry
+from cupytma.targets import MAX_GRID
 
 if TYPE_CHECKING:
     from cupytma.tensormap.tensor_map import TensorMap
@@ -56,7 +57,7 @@ def grid_faults(
     coordinates : callable
         From a block's x, y and z to the start of its copy, in elements, driver order.
     grid : int or sequence of int
-        Blocks of the grid, x first, up to three.
+        Blocks of the grid, x first, up to three; each of them is checked, some 100,000 in a second.
     shared_offset, offsets, mode
         As for `cupytma.sim.load`.
     store : bool
@@ -79,23 +80,32 @@ def grid_faults(
     >>> [str(found.block) for found in grid_faults(m, lambda x, y, z: (x // 9 * 130,), 10)]
     ['(9, 0, 0)']
     """
+    if not callable(coordinates):
+        raise SimulationError(f"coordinates is {coordinates!r}; it must be a function of a block's x, y and z")
+    if not isinstance(store, bool):
+        raise SimulationError(f"store is {store!r}; it must be True or False")
     plan = geometry(tensor_map, mode, store=store)
+    offsets = check_offsets(plan, offsets)
     found = []
     for z, y, x in itertools.product(*(range(n) for n in reversed(_extents(grid)))):
-        start = coordinates(x, y, z)
+        given = coordinates(x, y, z)
         try:
+            start = check_coordinates(plan, given)
             check_operands(plan, start, offsets, shared_offset, store=store)
         except Fault as fault:
-            found.append(GridFault((x, y, z), tuple(start), fault))
+            found.append(GridFault((x, y, z), start, fault))
         except SimulationError as error:
             raise SimulationError(f"block {(x, y, z)}: {error}") from None
     return tuple(found)
 
 
 def _extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
-    given = tuple(grid) if isinstance(grid, Sequence) else (grid,)
+    given = (grid,) if not isinstance(grid, Iterable) else check_entries("grid", grid, "one to three extents")
     extents = tuple(check_integer("an extent of the grid", extent) for extent in given)
     if not 1 <= len(extents) <= 3 or min(extents) < 1:
         raise SimulationError(f"grid is {grid!r}; it must be one to three extents of 1 or above")
+    for axis, extent, most in zip("xyz", extents, MAX_GRID, strict=False):
+        if extent > most:
+            raise SimulationError(f"grid has {extent} blocks along {axis}; a launch has {most} at most")
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

@@ -29,7 +29,8 @@ _LOADS: dict[str, tuple[str, ...]] = {
 _STORES: dict[str, tuple[str, ...]] = {
     Tiled.kind: ("tile", SCATTER4), Im2col.kind: (_IM2COL_STORE,), Im2colWide.kind: (),
 }  # fmt: skip
-_MEASURED = ("tile", "im2col", _IM2COL_STORE)
+MEASURED = ("tile", "im2col", _IM2COL_STORE)
+"""Modes of which there are recordings."""
 
 FULL_TARGET: Target = TARGETS["sm_100a"]
 """A target that has every type, swizzle and mode."""
@@ -64,12 +65,8 @@ def mode_of(tensor_map: TensorMap, mode: str | None, *, store: bool) -> str:
         raise SimulationError(
             f"no {parameters.kind} store exists on targets of PTX 9.3 and before; encode an Im2col for the store"
         )
-    chosen = mode if mode is not None else _default(parameters, legal)
-    if chosen not in legal:
-        raise SimulationError(
-            f"mode {chosen!r} is none for a {'store' if store else 'load'} of a {parameters.kind} tensor map; legal: "
-            f"{', '.join(map(repr, legal))}"
-        )
+    what = f"for a {'store' if store else 'load'} of a {parameters.kind} tensor map"
+    chosen = _chosen(mode, _default(parameters, legal), legal, what)
     _check_gathered(parameters, chosen)
     _check_direction(parameters, store=store)
     return chosen
@@ -96,12 +93,8 @@ def verified(tensor_map: TensorMap, mode: str | None = None) -> bool:
         raise SimulationError(f"tensor_map is a {type(tensor_map).__name__}; pass a TensorMap")
     parameters = tensor_map.decode()
     legal = tuple(dict.fromkeys((*_LOADS[parameters.kind], *_STORES[parameters.kind])))
-    chosen = mode if mode is not None else _default(parameters, legal)
-    if chosen not in legal:
-        raise SimulationError(
-            f"mode {chosen!r} is none of a {parameters.kind} tensor map; legal: {', '.join(map(repr, legal))}"
-        )
-    return chosen in _MEASURED and not parameters.violations(DEFAULT_TARGET)
+    chosen = _chosen(mode, _default(parameters, legal), legal, f"of a {parameters.kind} tensor map")
+    return chosen in MEASURED and not parameters.violations(DEFAULT_TARGET)
 
 
 def parameters_of(tensor_map: TensorMap, mode: str) -> AnyParameters:
@@ -139,6 +132,14 @@ def _default(parameters: AnyParameters, legal: tuple[str, ...]) -> str:
     return legal[0]
 
 
+def _chosen(mode: str | None, default: str, legal: tuple[str, ...], what: str) -> str:
+    if mode is None:
+        return default
+    if not isinstance(mode, str) or mode not in legal:
+        raise SimulationError(f"mode {mode!r} is none {what}; legal: {', '.join(map(repr, legal))}")
+    return mode
+
+
 def _check_gathered(parameters: AnyParameters, mode: str) -> None:
     """Four rows are taken from a matrix without interleave, by a box of one row (PTX ISA, "tile::gather4")."""
     if mode not in (GATHER4, SCATTER4) or not isinstance(parameters, Tiled):
@@ -150,22 +151,23 @@ def _check_gathered(parameters: AnyParameters, mode: str) -> None:
         raise SimulationError(f"mode {mode!r} with {', and '.join(problems)}")
 
 
-def _check_direction(parameters: AnyParameters, *, store: bool) -> None:
-    """Types and swizzles that exist in one direction alone (driver API; PTX ISA, "Swizzling Modes")."""
+def one_way(parameters: AnyParameters, *, store: bool) -> str:
+    """What of a type and swizzle exists in the other direction alone; empty if nothing does.
+
+    Sources: driver API; PTX ISA, "Swizzling Modes".
+    """
     packed, swizzle = parameters.data_type, parameters.swizzle
-    refused = {
-        True: [
-            (packed == DataType.PACKED_16U4_ALIGN16B, f"element type {packed}"),
-            (swizzle == Swizzle.B128_ATOM_32B_FLIP_8B, f"swizzle {swizzle}"),
-        ],
-        False: [
-            (
-                packed == DataType.PACKED_16U6_ALIGN16B and swizzle == Swizzle.B128_ATOM_64B,
-                f"swizzle {swizzle} of element type {packed}",
-            )
-        ],
-    }
-    for broken, what in refused[store]:
-        if broken:
-            ways = ("stores", "loads") if store else ("loads", "stores")
-            raise NotSimulatedError(f"{what} is documented for {ways[1]} alone; what {ways[0]} do is unknown")
+    if store and packed == DataType.PACKED_16U4_ALIGN16B:
+        return f"element type {packed}"
+    if store and swizzle == Swizzle.B128_ATOM_32B_FLIP_8B:
+        return f"swizzle {swizzle}"
+    if not store and packed == DataType.PACKED_16U6_ALIGN16B and swizzle == Swizzle.B128_ATOM_64B:
+        return f"swizzle {swizzle} of element type {packed}"
+    return ""
+
+
+def _check_direction(parameters: AnyParameters, *, store: bool) -> None:
+    what = one_way(parameters, store=store)
+    if what:
+        this, other = ("stores", "loads") if store else ("loads", "stores")
+        raise NotSimulatedError(f"{what} is documented for {other} alone; what {this} do is unknown")

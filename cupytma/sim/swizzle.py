@@ -9,6 +9,8 @@ measured; it says that halves change places in every alternate line, and the odd
 
 from __future__ import annotations
 
+import operator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -79,6 +81,25 @@ def pattern_of(swizzle: Swizzle | str | int) -> Pattern:
         raise SimulationError(str(error)) from None
 
 
+def _whole(name: str, value: Any) -> int | Int64:
+    """One integer or many, 0 or above: one as a Python int, the others as an array."""
+    given: Any = None
+    if not isinstance(value, bool):
+        try:
+            given = operator.index(value)
+        except TypeError:
+            with suppress(ValueError):  # rows of different lengths are no array
+                given = np.asarray(value)
+    if isinstance(given, np.ndarray):
+        given = given.astype(np.int64) if given.dtype.kind in "iu" or not given.size else None
+    if given is None:
+        raise SimulationError(f"{name} is {value!r}; it must be an integer or an array of integers")
+    if np.any(given < 0):
+        raise SimulationError(f"{name} is {value!r}; it must be 0 or above")
+    found: int | Int64 = given
+    return found
+
+
 @overload
 def swizzle_address(address: int, swizzle: Swizzle | str | int) -> int: ...
 @overload
@@ -103,11 +124,10 @@ def swizzle_address(address: int | npt.NDArray[np.integer], swizzle: Swizzle | s
     Raises
     ------
     SimulationError
-        If there is no such swizzle.
+        If there is no such swizzle, or an address is no integer of 0 or above.
     """
     pattern = pattern_of(swizzle)
-    single = isinstance(address, (int, np.integer))
-    linear: Any = int(address) if single else np.asarray(address, dtype=np.int64)
+    linear: Any = _whole("address", address)
     line = linear // LINE
     moved: int | Int64 = linear ^ (line % pattern.lines * pattern.atom)
     return moved ^ (line % 2 * (CHUNK // 2)) if pattern.flips else moved
@@ -150,13 +170,22 @@ def swizzle_chunk(
     Raises
     ------
     SimulationError
-        If there is no such swizzle.
+        If there is no such swizzle, a number is no integer of 0 or above, a chunk lies outside its row, or the base is
+        no multiple of 128.
     """
     pattern = pattern_of(swizzle)
-    rows_per_line = LINE // (Swizzle.of(swizzle).span or LINE)
-    single = isinstance(row, (int, np.integer)) and isinstance(chunk, (int, np.integer))
-    rows: Any = int(row) if single else np.asarray(row, dtype=np.int64)
-    chunks: Any = int(chunk) if single else np.asarray(chunk, dtype=np.int64)
-    line = rows // rows_per_line + base // LINE
+    span = Swizzle.of(swizzle).span
+    rows_per_line = LINE // (span or LINE)
+    rows: Any = _whole("row", row)
+    chunks: Any = _whole("chunk", chunk)
+    place: Any = _whole("base", base)
+    if span and np.any(chunks >= span // CHUNK):
+        raise SimulationError(
+            f"chunk {np.max(chunks)} of a row of swizzle {Swizzle.of(swizzle)}, which has {span // CHUNK} chunks of 16 "
+            "bytes, counted from 0"
+        )
+    if np.any(place % LINE):
+        raise SimulationError(f"base is {base}, no multiple of 128; a tile starts at 0 mod 128")
+    line = rows // rows_per_line + place // LINE
     moved: int | Int64 = chunks ^ (line % pattern.lines * (pattern.atom // CHUNK))
     return moved

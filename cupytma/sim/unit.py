@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
-from cupytma.sim.checks import check_array, check_cta_mask, check_integer, check_operands, check_shared_room
+from cupytma.sim.checks import (
+    check_apart,
+    check_array,
+    check_base,
+    check_coordinates,
+    check_cta_mask,
+    check_offsets,
+    check_operands,
+    check_shared_room,
+)
 from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.reductions import combine, reduction
 from cupytma.sim.swizzle import pattern_of
@@ -100,7 +109,8 @@ def load(
     OutOfWindow, SharedOverrun
         If the tile reads outside `memory` or writes past the end of `shared`.
     SimulationError, ArrayError
-        If an operand is none the instruction takes, an array is unsuited, or the descriptor is not simulated.
+        If an operand is none the instruction takes, an array is unsuited, `memory` and `shared` have bytes in common,
+        or the descriptor is not simulated.
 
     Examples
     --------
@@ -116,6 +126,7 @@ def load(
     """
     memory = check_array("memory", memory, written=False)
     shared = check_array("shared", shared, written=True)
+    check_apart(memory=memory, shared=shared)
     copy = _checked(geometry(tensor_map, mode), coords, memory, base, shared, shared_offset, offsets=offsets)
     _put_tile(copy, _loaded_tile(copy))
     return copy.plan.transaction_bytes
@@ -160,12 +171,14 @@ def multicast(
         As for `load`.
     """
     if isinstance(shared, np.ndarray) or not isinstance(shared, Sequence):
-        given = f"an array of {len(shared)}" if isinstance(shared, np.ndarray) else repr(shared)
+        given = f"an array of shape {shared.shape}" if isinstance(shared, np.ndarray) else repr(shared)
         raise SimulationError(f"shared is {given}; it must be a sequence of arrays, one for each block of the cluster")
     arrays = [check_array(f"shared[{rank}]", array, written=True) for rank, array in enumerate(shared)]
     chosen = check_cta_mask(cta_mask, len(arrays))
     memory = check_array("memory", memory, written=False)
+    check_apart(memory=memory, **{f"shared[{rank}]": array for rank, array in enumerate(arrays)})
     plan = geometry(tensor_map, mode)
+    coords, offsets = check_coordinates(plan, coords), check_offsets(plan, offsets)  # once: they may be iterators
     copies = {
         rank: _checked(plan, coords, memory, base, arrays[rank], shared_offset, offsets=offsets) for rank in chosen
     }
@@ -221,6 +234,7 @@ def store(
     """
     memory = check_array("memory", memory, written=True)
     shared = check_array("shared", shared, written=False)
+    check_apart(memory=memory, shared=shared)
     copy = _checked(geometry(tensor_map, mode, store=True), coords, memory, base, shared, shared_offset, store=True)
     if len(copy.starts):
         write_rows(memory, copy.starts, _rows_in_bounds(copy))
@@ -262,6 +276,7 @@ def reduce(
     """
     memory = check_array("memory", memory, written=True)
     shared = check_array("shared", shared, written=False)
+    check_apart(memory=memory, shared=shared)
     plan = geometry(tensor_map, store=True)
     chosen = reduction(plan.data_type, op)
     copy = _checked(plan, coords, memory, base, shared, shared_offset, store=True)
@@ -298,7 +313,7 @@ def prefetch(
     """
     memory = check_array("memory", memory, written=False)
     plan, start, shift, _ = check_operands(geometry(tensor_map, mode), coords, offsets)
-    row_starts(traverse(plan, start, shift, store=False), memory.size, check_integer("base", base))
+    row_starts(traverse(plan, start, shift, store=False), memory.size, check_base(base))
 
 
 def _checked(
@@ -316,7 +331,7 @@ def _checked(
     plan, start, shift, place = check_operands(plan, coords, offsets, shared_offset, store=store)
     check_shared_room(plan, place + shared_extent(plan, place), shared.size)
     rows = traverse(plan, start, shift, store=store)
-    return _Copy(plan, rows, row_starts(rows, memory.size, check_integer("base", base)), memory, shared, place)
+    return _Copy(plan, rows, row_starts(rows, memory.size, check_base(base)), memory, shared, place)
 
 
 def _loaded_tile(copy: _Copy) -> Bytes:

@@ -206,9 +206,11 @@ def parameters_of(record: Any) -> Parameters:
     Raises
     ------
     DescriptorError
-        If the rank is negative or above 5, for which the row has no extents.
+        If the row is of no kind, or its rank is negative or above 5, for which it has no extents.
     """
-    kind = next(kind for kind, number in KIND_NUMBERS.items() if number == record["op"])
+    kind = next((kind for kind, number in KIND_NUMBERS.items() if number == record["op"]), None)
+    if kind is None:
+        raise DescriptorError(f"a row of kind {record['op']}; there are {', '.join(map(str, KIND_NUMBERS.values()))}")
     rank = int(record["rank"])
     if not 0 <= rank <= 5:
         raise DescriptorError(f"a row holds 5 dimensions and none of rank {rank}")

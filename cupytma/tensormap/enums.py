@@ -6,6 +6,7 @@ Source: CUDA driver API, ``CUtensorMapDataType``, ``CUtensorMapInterleave``, ``C
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from functools import cache
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ class DriverEnum(IntEnum):
                 return found
         elif not isinstance(value, bool):
             try:
-                return cls(int(value))
+                return cls(operator.index(value))
             except (TypeError, ValueError):
                 pass
         names = ", ".join(member.short_name for member in cls)
@@ -135,7 +136,8 @@ def _dtype_name(value: Any) -> str | None:
     text = str(value)
     if text.startswith("torch."):
         return text.removeprefix("torch.")
-    if isinstance(value, type) or hasattr(value, "itemsize"):
+    is_value = hasattr(value, "__array_interface__")  # a number of numpy's is not its dtype
+    if isinstance(value, type) or (hasattr(value, "itemsize") and not is_value):
         import numpy as np
 
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from readme_blocks import ROOT, blocks, snippets
 
-PAGES = ["tma-model.md"]
+PAGES = ["simulator.md", "tma-model.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cupytma import record
-from cupytma.errors import SimulationError
+from cupytma.errors import CupytmaError, SimulationError
 from cupytma.record.drawing import draw_cases
 from cupytma.record.recording import ROW, memory_contents
 
@@ -71,6 +73,45 @@ def test_other_files_are_refused(contents: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(contents)
     with pytest.raises(SimulationError, match="is no recording of copies"):
         record.read(tmp_path / "file")
+
+
+def _spoiled(column: np.ndarray) -> list[np.ndarray]:
+    """Columns of other shapes, types and values."""
+    found = [column.reshape(-1)[: column.size // 2], np.zeros(0, column.dtype), np.array(["x"]), np.array(3)]
+    found += [np.array(-1), np.array([None], object), np.full(column.shape, np.nan), np.array([], np.float64)]
+    if column.dtype.names:
+        for name in column.dtype.names:
+            for byte in (0x7F, 0xFF):
+                other = column.copy()
+                other[name] = np.frombuffer(bytes([byte]) * other.dtype[name].itemsize, other.dtype[name])[0]
+                found.append(other)
+    return found
+
+
+@pytest.mark.parametrize("name", ["cases", "images", "seed", "errors", "about"])
+def test_a_damaged_recording_is_refused_or_compared_and_no_other_error_comes(
+    name: str, made: record.Recording, tmp_path: Path
+) -> None:
+    made.save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as file:
+        columns = dict(file)
+    for spoiled in _spoiled(columns[name]):
+        np.savez(tmp_path / "spoiled.npz", **columns | {name: spoiled})
+        with contextlib.suppress(CupytmaError):
+            recording = record.read(tmp_path / "spoiled.npz")
+            list(record.disagreements(recording))
+            record.undescribed(recording)
+    data = bytearray((tmp_path / "whole.npz").read_bytes())
+    for place in range(0, len(data), max(1, len(data) // 60)):
+        (tmp_path / "spoiled.npz").write_bytes(data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :])
+        with contextlib.suppress(CupytmaError):
+            record.read(tmp_path / "spoiled.npz")
+
+
+@pytest.mark.parametrize("path", [None, 5, 1.5, []])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(SimulationError, match=r"path is .*; it must be the path of a file"):
+        record.read(path)
 
 
 def test_arrays_of_something_else_are_refused(tmp_path: Path) -> None:

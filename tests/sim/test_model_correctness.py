@@ -313,6 +313,8 @@ def test_huge_extents_are_no_work() -> None:
         (((8, 8), 4), {}, SimulationError, "global_dim 2, box_dim 1"),
         (((8, 8), (4, 4), (1,)), {}, SimulationError, "element_strides 1"),
         ((8.0, 4), {}, SimulationError, "global_dim is 8.0"),
+        ((True, 2), {}, SimulationError, r"global_dim\[0\] is True; it must be an integer"),
+        (((8, 8), (4, True)), {}, SimulationError, r"box_dim\[1\] is True; it must be an integer"),
         (((8, float("nan")), (4, 4)), {}, SimulationError, r"global_dim\[1\] is nan"),
         (("88", (4, 4)), {}, SimulationError, "global_dim is '88'"),
         (((1,) * 6, (1,) * 6), {}, SimulationError, "more than 5 entries"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupytma import sim
-from cupytma.tensormap import Im2col, Swizzle, TensorMap, Tiled
+from cupytma.tensormap import Im2col, Im2colWide, Swizzle, TensorMap, Tiled
 
 SPANS = {"NONE": 256, "32B": 32, "64B": 64, "128B": 128, "128B_ATOM_32B": 128, "128B_ATOM_64B": 128}
 
@@ -141,6 +141,50 @@ def test_the_best_swizzle_is_the_one_with_the_fewest_conflicts_and_then_the_smal
     assert sim.best_swizzle(tile("FLOAT32", (32, 8)), "row").swizzle == Swizzle.NONE
     assert sim.best_swizzle(tile("FLOAT32", (64, 32), "NONE"), "column").swizzle == Swizzle.NONE
     assert len(sim.best_swizzle(tile("FLOAT16", (64, 64)), "ldmatrix", target="sm_100a").results) == 5
+
+
+def test_every_mode_has_a_best_swizzle_among_those_that_its_loads_can_have() -> None:
+    wide = Im2colWide(
+        data_type="FLOAT16", global_address=0, global_dim=(64, 8, 8, 2), pixel_box_lower_corner_width=0,
+        pixel_box_upper_corner_width=0, channels_per_pixel=32, pixels_per_column=64, swizzle="128B",
+    ).encode(target="sm_100a")  # fmt: skip
+    one_row = tile("FLOAT16", (64, 1), "NONE")
+    six_bits = Tiled(data_type="16U6_ALIGN16B", global_address=0, global_dim=(256, 64), box_dim=(128, 32))
+    for m, mode, best in (
+        (wide, None, Swizzle.B64),
+        (TensorMap.from_bytes(bytes(wide)), "im2col::w", Swizzle.B64),
+        (wide, "im2col::w::128", Swizzle.B64),
+        (one_row, "tile::gather4", Swizzle.B128_ATOM_32B),  # 2-way conflicts with 128B: four rows of eight chunks
+        (six_bits.encode(target="sm_100a"), None, Swizzle.B128),
+    ):
+        advice = sim.best_swizzle(m, "ldmatrix", mode=mode)
+        assert (advice.swizzle, advice.best.conflicts) == (best, 0), mode
+        assert advice.best.wavefronts == min(result.wavefronts for result in advice.results)
+    # 128B_ATOM_64B of 16U6 is documented for stores alone.
+    assert Swizzle.B128_ATOM_64B not in [result.swizzle for result in advice.results]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_no_legal_swizzle_beats_the_best(data: st.DataObject) -> None:
+    size = data.draw(st.sampled_from([1, 2, 4, 8]))
+    row, rows = 16 * data.draw(st.integers(1, 8)), data.draw(st.integers(1, 70))
+    width = data.draw(st.sampled_from([w for w in (1, 2, 4, 8, 16) if w >= size]))
+    base = 128 * data.draw(st.integers(0, 9))
+    data_type = {1: "UINT8", 2: "FLOAT16", 4: "FLOAT32", 8: "FLOAT64"}[size]
+    found = {}
+    for swizzle, span in SPANS.items():
+        if row <= span:
+            m = tile(data_type, (row // size, rows), swizzle)
+            mapped = sim.tile_map(m, (0, 0), shared_offset=base)
+            columns = mapped.shared_byte.reshape(mapped.shape)[:, :: width // size].T.reshape(-1).tolist()
+            warps = [columns[i : i + 32] for i in range(0, len(columns), 32)]
+            found[swizzle] = sum(wavefronts(warp, width)[0] for warp in warps)
+    m = tile(data_type, (row // size, rows), data.draw(st.sampled_from(sorted(found))))
+    advice = sim.best_swizzle(m, "column", access_bytes=width, shared_offset=base, target="sm_100a")
+    counted = {str(r.swizzle): r.wavefronts for r in advice.results if str(r.swizzle) in found}
+    assert counted == found
+    assert advice.best.wavefronts == min(r.wavefronts for r in advice.results)
 
 
 def test_results_are_one_readable_line() -> None:

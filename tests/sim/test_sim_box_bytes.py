@@ -71,8 +71,8 @@ def im2col(draw: st.DrawFn) -> Use:
     shape, row = draw(shapes(3))
     first = 0 if shape["interleave"] != "NONE" else 1
     spatial = shape["global_dim"][first : len(shape["global_dim"]) - 2 + first]
-    lower = tuple(draw(st.integers(-3, extent // 2 - 1)) for extent in spatial)
-    upper = tuple(draw(st.integers(-(extent // 2), 3)) for extent in spatial)
+    lower = tuple(draw(st.integers(-3, min(extent // 2, 16) - 1)) for extent in spatial)
+    upper = tuple(draw(st.integers(-min(extent // 2, 16), 3)) for extent in spatial)
     coords, place = draw(places(shape))
     starts = (draw(st.integers(a, n + b - 1)) for a, b, n in zip(lower, upper, spatial, strict=True))
     coords = (*coords[:first], *starts, *coords[first + len(spatial) :])

@@ -236,6 +236,15 @@ def test_a_wide_map_of_a_target_without_the_instruction_is_refused() -> None:
         sim.tile_map(p.encode(target="sm_90a"), (0, 0, 0, 0))
 
 
+def test_a_wide_map_of_another_target_is_refused_though_an_im2col_map_of_its_bytes_was_copied_before() -> None:
+    p = wide(global_dim=(32, 400, 4, 6), pixel_box_lower_corner_width=-1).decode()
+    hopper = p.encode(target="sm_90a")
+    same_bytes = TensorMap.from_bytes(bytes(hopper))
+    assert sim.tile_map(same_bytes, (0, 300, 0, 0), mode="im2col::w").coordinates[0].tolist() == [0, 300, 0, 0]
+    with pytest.raises(sim.SimulationError, match="encoded for a target without im2col::w"):
+        sim.tile_map(hopper, (0, 300, 0, 0), mode="im2col::w")
+
+
 # --- packed types -----------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +201,17 @@ def test_a_prefetch_dies_where_its_load_would() -> None:
                 sim.prefetch(tensor_map(case, BASE), case.coords, **use)
         else:
             sim.prefetch(tensor_map(case, BASE), case.coords, **use)
+
+
+def test_the_script_asks_the_questions_that_the_recording_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    trials = [trial for ask in import_module("open_question_trials").TRIALS for trial in ask()]
+    assert len(trials) == len(copies())
+    for trial, answer in zip(trials, copies(), strict=True):
+        case = trial.case
+        if case.kind == IM2COL_LOAD and not case.offsets:  # a recording writes them out
+            case = replace(case, offsets=(0,) * (case.parameters.rank - 2))
+        assert (trial.question, trial.label, case) == (answer.question, answer.label, answer.case)
+        memory, source = trial.contents()
+        assert np.array_equal(memory, answer.memory)
+        assert np.array_equal(source, answer.source)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 
+import numpy as np
 import pytest
 from descriptor_strategies import parameters, raw_maps
 from hypothesis import given
@@ -196,3 +197,11 @@ def test_documents_of_other_things_are_refused(kind, document, said):
 def test_pickles(p):
     assert pickle.loads(pickle.dumps(p.encode())) == p.encode()
     assert pickle.loads(pickle.dumps(p)) == p
+
+
+@pytest.mark.parametrize("value", [1.0, 1.5, float("inf"), float("nan"), True, np.bool_(True), np.float32(1), 1j, None])
+@pytest.mark.parametrize("enumeration", [tma.Swizzle, tma.DataType])
+def test_only_whole_numbers_stand_for_members(enumeration: type, value: object) -> None:
+    with pytest.raises(ValueError, match="has no member"):
+        enumeration.of(value)
+    assert enumeration.of(np.uint8(1)) == enumeration.of(1) == 1

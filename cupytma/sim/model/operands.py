@@ -47,7 +47,8 @@ def vector(name: str, value: int | Iterable[int], *, least: int | None = None) -
 def _entries(value: Any) -> tuple[Any, ...] | None:
     """The entries of a sequence, no more than one beyond the highest rank; None if it is none."""
     try:
-        return (operator.index(value),)
+        operator.index(value)
+        return (value,)
     except TypeError:  # arrays of several entries raise it too
         pass
     if isinstance(value, (str, bytes, Mapping, Set)):

@@ -19,8 +19,6 @@ def check_whole(name: str, value: Any) -> int:
     ------
     ProgramError
     """
-    if isinstance(value, bool):
-        raise ProgramError(f"{name} is {value!r}; it must be an integer")
     try:
         return check_integer(name, value)
     except SimulationError as error:
