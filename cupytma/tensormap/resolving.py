@@ -74,7 +74,7 @@ class Resolver(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        return folded(node)
+        return (node.body if node.test.value else node.orelse) if isinstance(node.test, ast.Constant) else node
 
 
 def is_truth(node: ast.expr) -> bool:

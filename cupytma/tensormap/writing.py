@@ -1,0 +1,301 @@
+"""From expressions to a Python function over numpy columns.
+
+Columns have the width that they have in the rows, 32 or 64 bits, and so do the values reckoned from them: what lies
+within 32 bits in rows that keep the rules, and what only its lowest 32 bits matter of, is reckoned in 32. Numbers that
+wrap come from rows that another rule refuses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cupytma.tensormap.columns import WIDE
+from cupytma.tensormap.expressions import (
+    CASE,
+    CASES,
+    COMPARISONS,
+    Algebra,
+    Expression,
+    is_truth,
+    operands,
+    operands_of,
+)
+
+HALF_BITS = 32
+# Operations whose lowest bits are decided by the lowest bits of what they are made of.
+_MODULAR = ("+", "-", "*", "&", "|", "<<")
+_PRESENT = "present"
+
+# A word, or its lower (0) or upper (1) half.
+Place = tuple[int, int | None]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Checks and packs columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The operands it takes, in order, each entry of a sequence by itself as ``global_dim_0``: columns of int64 or
+        int32 as the rows have them, or one int for all rows. Unsigned values too large for those wrap to negative
+        ones, which break the same rule; products that wrap have a factor that breaks its own.
+    words : int
+        How many words it fills; those after them are zero.
+    run : callable
+        Takes the words, int64 of shape (`words`, n) that hold zero in the halves it does not fill, and the columns.
+        Fills in the words, which mean nothing for refused rows, and returns which rows are refused.
+    """
+
+    columns: tuple[str, ...]
+    words: int
+    run: Callable[..., npt.NDArray[np.bool_]]
+
+
+def written(
+    algebra: Algebra,
+    partial: Mapping[str, frozenset[int]],
+    truths: Sequence[Expression],
+    bits: Mapping[Expression, Sequence[Expression]],
+    words: Mapping[Place, Expression],
+) -> Program:
+    """The function that refuses rows where a truth is false or bits under a mask are not zero, and packs words.
+
+    Parameters
+    ----------
+    algebra : Algebra
+    partial : mapping
+        Of columns that not every row has, the cases that have them.
+    truths : sequence
+    bits : mapping
+        From masks to values.
+    words : mapping
+    """
+    lowering = _Lowering(algebra, partial)
+    refusing = [lowering.truth(truth) for truth in truths]
+    groups: dict[tuple[int, Expression], list[Expression]] = {}
+    for mask, values in bits.items():
+        for value in values:
+            width = lowering.width(value)
+            found = groups.setdefault((width, lowering.number(mask, width)), [])
+            if (lowered := lowering.number(value, width)) not in found:
+                found.append(lowered)
+    filled = {
+        place: [lowering.number(term, 64 if place[1] is None else HALF_BITS) for term in operands_of("|", expression)]
+        for place, expression in words.items()
+    }
+    looked_at = [part for (_, mask), values in groups.items() for part in (*values, mask)]
+    writer = _Writer([*refusing, *looked_at, *(term for terms in filled.values() for term in terms)])
+    if lowering.masks:
+        writer.lines.append(f"{_PRESENT} = take(present_by_case, {CASE})")
+        writer.columns.add(CASE)
+    writer.lines += ["kept = True", "wrong_32 = wrong_64 = 0"]
+    for truth in refusing:
+        writer.line("kept &= {}", truth)
+    for (width, mask), values in groups.items():
+        writer.chain("bits", values)
+        writer.line("bits = bits & {}", mask)
+        writer.lines.append(f"wrong_{width} |= bits")
+    for (word, half), terms in filled.items():
+        writer.chain("word", terms)
+        writer.lines.append(f"put({f'words[{word}]' if half is None else f'halves[{word}, {half}::2]'}, word)")
+    columns = tuple(sorted(writer.columns - {_PRESENT}))
+    text = "\n    ".join(
+        [
+            f"def run(words, {', '.join(columns)}):",
+            "halves = words.view(int32)",
+            *writer.lines,
+            "return ~kept | (wrong_32 != 0) | (wrong_64 != 0)",
+        ]
+    )
+    namespace: dict[str, Any] = {
+        **writer.tables, "present_by_case": lowering.present_by_case(), "take": take, "number": number, "wide": wide,
+        "narrow": narrow, "put": put, "where": np.where, "int32": np.int32,
+    }  # fmt: skip
+    exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
+    return Program(columns, 1 + max(word for word, _ in words), namespace["run"])
+
+
+class _Lowering:
+    """Gives every operation a width."""
+
+    def __init__(self, algebra: Algebra, partial: Mapping[str, frozenset[int]]) -> None:
+        self._bounds = algebra.bounds
+        self._partial = partial
+        self.masks: dict[frozenset[int], int] = {}
+
+    def present_by_case(self) -> npt.NDArray[np.int32]:
+        """Of every case, the bits of the masks that are set there."""
+        bits = [sum(1 << bit for cases, bit in self.masks.items() if case in cases) for case in range(CASES)]
+        return np.array(bits, np.int64).astype(np.int32)
+
+    def width(self, node: Expression) -> int:
+        """The bits that an expression is reckoned in."""
+        if isinstance(node, tuple) and node[0] in ("+", "-", "*", "<<", ">>", "//", "%", "quotient", "take"):
+            parts = operands(node) if node[0] != "take" else ()
+            bounds = self._bounds(node)
+            fits = bounds is not None and -(1 << 31) <= bounds[0] <= bounds[1] < 1 << 31
+            return max([HALF_BITS if fits else 64, *(self.width(part) for part in parts)])
+        if isinstance(node, str):
+            return 64 if node in WIDE or node == CASE else HALF_BITS
+        if isinstance(node, int):
+            return HALF_BITS if -(1 << 31) <= node < 1 << 31 else 64
+        if node[0] in ("base", "signed"):
+            return self.width(node[1]) if node[0] == "base" else HALF_BITS
+        return max([HALF_BITS, *(self.width(part) for part in operands(node) if not is_truth(node))])
+
+    def truth(self, node: Expression) -> Expression:
+        """An expression that is true or false."""
+        if isinstance(node, bool):
+            return node
+        if node[0] == "take":
+            return ("take", node[1], self.number(node[2], 64), 1)
+        if node[0] in COMPARISONS:
+            width = max(self.width(part) for part in operands(node))
+            return (node[0], *(self.number(part, width) for part in operands(node)))
+        if node[0] == "select":
+            return ("where", self._chosen(node), *(self.truth(part) for part in operands(node)))
+        return (node[0], *(self.truth(part) for part in operands(node)))
+
+    def _chosen(self, select: Expression) -> Expression:
+        return ("!=", self._leaf(("mask", select[1])), 0)
+
+    def number(self, node: Expression, width: int) -> Expression:
+        """An expression in so many bits: of more, the lowest."""
+        if is_truth(node):
+            found, own = ("number", self.truth(node)), HALF_BITS
+        elif isinstance(node, int):
+            return node if width == 64 else (node + (1 << 31)) % (1 << 32) - (1 << 31)
+        elif isinstance(node, str) or node[0] in ("mask", "base"):
+            found, own = self._leaf(node), self.width(node)
+        elif node[0] == "take":
+            found, own = ("take", node[1], self.number(node[2], 64), width), width
+        elif node[0] == "signed":
+            found, own = self.number(node[1], HALF_BITS), HALF_BITS
+        elif node[0] == "select":
+            branches = (self.number(part, width) for part in operands(node))
+            found, own = ("where", self._chosen(node), *branches), width
+        elif node[0] == "+" and node[1][0] == "base" and node[1][2] == node[2] and node[1][1] not in self._partial:
+            return self.number(node[1][1], width)
+        else:
+            own = width if node[0] in _MODULAR and width < 64 else self.width(node)
+            if node[0] == "&" and own == HALF_BITS and node[2] == (1 << 32) - 1:
+                return self.number(node[1], own)
+            found = (node[0], *(self.number(part, own) for part in operands(node)))
+        return found if own == width else ("wide" if width == 64 else "narrow", found)
+
+    def _leaf(self, node: Expression) -> Expression:
+        if isinstance(node, str):
+            return node
+        if node[0] == "mask":
+            bit = self.masks.setdefault(node[1], len(self.masks))
+            assert bit < HALF_BITS, "more sets of cases than a mask has bits"
+            return (">>", ("<<", _PRESENT, 31 - bit), 31)
+        _, name, stand_in = node
+        less = ("-", name, stand_in) if stand_in else name
+        cases = self._partial.get(name)
+        return less if cases is None else ("&", less, self.number(("mask", cases), self.width(name)))
+
+
+class _Writer:
+    """Lines of Python in which nothing is worked out twice, and every column is let go after its last use."""
+
+    def __init__(self, roots: Sequence[Expression]) -> None:
+        self.lines: list[str] = []
+        self.tables: dict[str, npt.NDArray[Any]] = {}
+        self.columns: set[str] = set()
+        self._uses: Counter[Expression] = Counter()
+        self._names: dict[Expression, str] = {}
+        self._table_names: dict[Any, str] = {}
+        self._spent: list[str] = []
+        for root in roots:
+            self._count(root)
+
+    def _count(self, node: Expression) -> None:
+        if isinstance(node, str):
+            self.columns.add(node)
+        if not isinstance(node, tuple):
+            return
+        self._uses[node] += 1
+        if self._uses[node] == 1:
+            for part in self._parts(node):
+                self._count(part)
+
+    @staticmethod
+    def _parts(node: Expression) -> tuple[Expression, ...]:
+        return (node[2],) if node[0] == "take" else node[1:]
+
+    def line(self, form: str, *values: Expression) -> None:
+        """A statement of some expressions, after those that name what they share."""
+        self.lines.append(form.format(*(self._text(value) for value in values)))
+        if self._spent:
+            self.lines.append(f"del {', '.join(self._spent)}")
+            self._spent.clear()
+
+    def chain(self, name: str, values: Sequence[Expression]) -> None:
+        """Statements that put the bits of several values together."""
+        first, *others = values
+        if not others:
+            self.line(f"{name} = {{}}", first)
+            return
+        self.line(f"{name} = {{}} | {{}}", first, others[0])
+        for value in others[1:]:
+            self.line(f"{name} |= {{}}", value)
+
+    def _text(self, node: Expression) -> str:
+        if not isinstance(node, tuple):
+            return str(node)
+        if node not in self._names:
+            text = self._operation(node)
+            if self._uses[node] == 1:
+                return text
+            self._names[node] = f"x{len(self._names)}"
+            self.lines.append(f"{self._names[node]} = {text}")
+        self._uses[node] -= 1
+        if not self._uses[node]:
+            self._spent.append(self._names[node])
+        return self._names[node]
+
+    def _operation(self, node: Expression) -> str:
+        symbol = node[0]
+        texts = [self._text(part) for part in self._parts(node)]
+        if symbol == "take":
+            name = self._table_names.setdefault((node[1], node[3]), f"table_{len(self._table_names)}")
+            self.tables[name] = np.array(node[1], {1: np.bool_, 32: np.int32, 64: np.int64}[node[3]])
+            return f"take({name}, {texts[0]})"
+        if symbol in ("wide", "narrow", "number", "where"):
+            return f"{symbol}({', '.join(texts)})"
+        return f"({texts[0]} {'//' if symbol == 'quotient' else symbol} {texts[1]})"
+
+
+def take(table: npt.NDArray[Any], index: Any) -> Any:
+    """Entries of a table; numbers outside it take the nearest, as another rule refuses them."""
+    if isinstance(index, int):
+        return table[min(max(index, 0), len(table) - 1)].item()
+    return table.take(index, mode="clip")
+
+
+def number(truth: Any) -> Any:
+    """1 for true, 0 for false."""
+    return truth.astype(np.int32) if isinstance(truth, np.ndarray) else int(truth)
+
+
+def wide(value: Any) -> Any:
+    """The same in 64 bits."""
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
+
+
+def narrow(value: Any) -> Any:
+    """The lowest 32 bits."""
+    return value.astype(np.int32) if isinstance(value, np.ndarray) else value
+
+
+def put(into: npt.NDArray[Any], value: Any) -> None:
+    """Fill in words or halves of words."""
+    np.copyto(into, value, casting="unsafe")
