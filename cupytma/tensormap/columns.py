@@ -5,7 +5,6 @@ Turning whole rows into columns at once costs a fraction of reading one field of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from cupytma.tensormap.expressions import RANKS_APART
 from cupytma.tensormap.resolving import variables
-from cupytma.tensormap.rule import FULL_RANK, MODES, SEQUENCES
+from cupytma.tensormap.rule import FULL_RANK, MODES
 
 RECORD = np.dtype(
     [
@@ -35,84 +34,121 @@ FIELD_NAMES = {
     "element_strides": "estr", "pixel_box_lower_corner": "lower", "pixel_box_upper_corner": "upper",
 }  # fmt: skip
 WORD_BYTES = 8
-ROW_WORDS = RECORD.itemsize // WORD_BYTES
 # Rows turned at a time: they and their columns stay in the nearest cache.
 _ROWS_TURNED = 512
 
 Records = npt.NDArray[np.void]
 Words = npt.NDArray[np.uint64]
-# Bytes of a field of `RECORD`, and where in the row they begin.
+# The type of a field of `RECORD`, and its first byte.
 _FIELDS: dict[str, tuple[np.dtype[Any], int]] = {
     name: (field[0], int(field[1])) for name, field in (RECORD.fields or {}).items()
 }
 
 
-def _entries() -> Iterator[tuple[str, int, int]]:
-    """Every operand or entry of one, its first byte in the row, and its bytes."""
-    for name, field in FIELD_NAMES.items():
-        dtype, offset = _FIELDS[field]
-        several = [name] if name not in SEQUENCES else variables(name, MODES[0], FULL_RANK)
-        if name in SEQUENCES and dtype.shape[0] > len(several):
-            several = variables(name, MODES[1], FULL_RANK)
-        for i, variable in enumerate(several):
-            yield variable, offset + i * dtype.base.itemsize, dtype.base.itemsize
-
-
-_PLACES = {variable: (offset, size) for variable, offset, size in _entries()}
+# The operands of the rules that rows have, each entry of a sequence by itself, with the field and the entry that they come from.
+OPERANDS: dict[str, tuple[str, int]] = {
+    variable: (field, i)
+    for name, field in FIELD_NAMES.items()
+    for kind in MODES
+    for i, variable in enumerate(variables(name, kind, FULL_RANK))
+}
 # Operands of 64 bits; the others have 32.
-WIDE = frozenset(variable for variable, (_, size) in _PLACES.items() if size == WORD_BYTES)
+WIDE = frozenset(variable for variable, (field, _) in OPERANDS.items() if _FIELDS[field][0].base.itemsize == WORD_BYTES)
 
 
 class Layout:
-    """How rows of a structured type become rows of `RECORD`.
+    """Where the parameters come to lie in rows of words.
 
     Parameters
     ----------
     dtype : numpy.dtype
         Structured, with the fields of `RECORD`, of any integers.
+
+    Attributes
+    ----------
+    words : int
+        Words of one row.
     """
 
     def __init__(self, dtype: np.dtype[np.void]) -> None:
-        given = {name: (dtype.fields[name][0], int(dtype.fields[name][1])) for name in _FIELDS} if dtype.fields else {}
-        self._same = not dtype.hasobject and all(given[name][0] == _FIELDS[name][0] for name in _FIELDS)
-        self._itemsize = dtype.itemsize
-        self._runs: list[tuple[int, int, int]] = []  # first byte given, first byte in `RECORD`, bytes
-        for name, (field, there) in _FIELDS.items():
-            here = given[name][1]
-            if self._runs and self._runs[-1][0] - self._runs[-1][1] == here - there:
-                first, into, _ = self._runs[-1]
-                self._runs[-1] = first, into, here + field.itemsize - first
-            else:
-                self._runs.append((here, there, field.itemsize))
-        self._in_place = self._same and self._runs[0][:2] == (0, 0) and len(self._runs) == 1
+        fields = dict(dtype.fields or {})
+        offsets = {name: int(fields[name][1]) for name in _FIELDS}
+        alike = not dtype.hasobject and all(fields[name][0] == field for name, (field, _) in _FIELDS.items())
+        # All that may stand before a row for its fields to be aligned.
+        shifts = [s for s in range(WORD_BYTES) if alike and _all_aligned({n: o + s for n, o in offsets.items()})]
+        self._shift = shifts[0] if shifts else None
+        if self._shift is None:  # field by field
+            dtype, offsets = RECORD, {name: offset for name, (_, offset) in _FIELDS.items()}
+        self._offsets = {name: offset + (self._shift or 0) for name, offset in offsets.items()}
+        end = max(offset + _FIELDS[name][0].itemsize for name, offset in self._offsets.items())
+        self.words = -(-end // WORD_BYTES)
+        self._in_place = self._shift == 0 and dtype.itemsize % WORD_BYTES == 0
+        # The bytes to copy, in the rows given and in rows of words.
+        copied = [(f"V{end - (self._shift or 0)}", offset) for offset in (0, self._shift or 0)]
+        sizes = dtype.itemsize, self.words * WORD_BYTES
+        self._given, self._own = (
+            np.dtype({"names": ["all"], "formats": [form], "offsets": [offset], "itemsize": size})
+            for (form, offset), size in zip(copied, sizes, strict=True)
+        )
+        self._memory = np.empty((_ROWS_TURNED, self.words), np.uint64)
 
-    def rows(self, records: Records, memory: Words) -> Words:
-        """Rows as rows of words.
+    def turned(self, records: Records, into: Words) -> Words:
+        """Rows as columns of words.
 
         Parameters
         ----------
         records : numpy.ndarray, shape (n,)
-        memory : numpy.ndarray of uint64, shape (at least n, `ROW_WORDS`)
-            For rows that cannot be read where they are.
+        into : numpy.ndarray of uint64, shape (`words`, at least n)
+            Memory for them.
 
         Returns
         -------
-        numpy.ndarray of uint64, shape (n, `ROW_WORDS`)
-            Part of ``memory``, or a view of the records.
+        numpy.ndarray of uint64, shape (`words`, n)
+            Part of ``into``.
         """
-        records = np.ascontiguousarray(records)
-        if self._in_place and self._itemsize % WORD_BYTES == 0:
-            return records.view(np.uint64).reshape(len(records), -1)[:, :ROW_WORDS]
-        found = memory[: len(records)]
-        if self._same:
-            given = records.view(np.uint8).reshape(len(records), self._itemsize)
-            for here, there, size in self._runs:
-                found.view(np.uint8)[:, there : there + size] = given[:, here : here + size]
-        else:
-            own = found.view(RECORD)[:, 0]
+        found = into[:, : len(records)]
+        for start in range(0, len(records), _ROWS_TURNED):
+            part = slice(start, start + _ROWS_TURNED)
+            found[:, part] = self._rows(records[part]).T
+        return found
+
+    def _rows(self, records: Records) -> Words:
+        """Rows as rows of words, the records themselves or a copy in the nearest cache."""
+        if self._in_place:
+            return records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
+        rows = self._memory[: len(records)]
+        if self._shift is None:
+            own = rows.view(RECORD)[:, 0]
             for name in _FIELDS:
                 own[name] = _fitting(records[name], RECORD[name].base)
+        else:
+            rows.view(self._own)[:, 0]["all"] = records.view(self._given)["all"]
+        return rows
+
+    def cases(self, words: Words) -> npt.NDArray[np.int64]:
+        """Kind and rank as one number, ``kind * RANKS_APART + rank``; ranks beyond count as the last."""
+        found = np.minimum(self._column(words, "rank", 0).view(np.uint32), RANKS_APART - 1).astype(np.int64)
+        found += self._column(words, "op", 0).view(np.uint8) * np.int64(RANKS_APART)
         return found
+
+    def operand(self, words: Words, variable: str, memory: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """A column of parameters: in place where it has 64 bits, else in memory."""
+        found = self._column(words, *OPERANDS[variable])
+        if variable in WIDE:
+            return found
+        into = memory[: found.shape[0]]
+        into[:] = found
+        return into
+
+    def _column(self, words: Words, field: str, entry: int) -> npt.NDArray[Any]:
+        """A field, or an entry of one, where it lies: signed."""
+        size = _FIELDS[field][0].base.itemsize
+        word, first = divmod(self._offsets[field] + entry * size, WORD_BYTES)
+        return words[word].view(f"i{size}")[first // size :: WORD_BYTES // size]
+
+
+def _all_aligned(offsets: dict[str, int]) -> bool:
+    return all(offset % _FIELDS[name][0].base.itemsize == 0 for name, offset in offsets.items())
 
 
 def _fitting(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -121,40 +157,6 @@ def _fitting(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]
         limits = np.iinfo(dtype)
         values = values.clip(max(limits.min, np.iinfo(values.dtype).min), limits.max)
     return values
-
-
-def turned(rows: Words, into: Words) -> Words:
-    """Rows of words as columns, in the memory given: shape (`ROW_WORDS`, n)."""
-    found = into[:, : len(rows)]
-    for start in range(0, len(rows), _ROWS_TURNED):
-        part = slice(start, start + _ROWS_TURNED)
-        found[:, part] = rows[part].T
-    return found
-
-
-def column(words: Words, offset: int, size: int) -> npt.NDArray[Any]:
-    """A field of turned rows, not copied: signed integers."""
-    word, first = divmod(offset, WORD_BYTES)
-    return words[word].view(f"i{size}")[first // size :: WORD_BYTES // size]
-
-
-def cases(words: Words) -> npt.NDArray[np.int64]:
-    """Kind and rank of turned rows as one number, ``kind * RANKS_APART + rank``; ranks beyond count as the last."""
-    kinds, ranks = (column(words, _FIELDS[name][1], _FIELDS[name][0].itemsize) for name in ("op", "rank"))
-    found = np.minimum(ranks.view(np.uint32), RANKS_APART - 1).astype(np.int64)
-    found += kinds.view(np.uint8) * np.int64(RANKS_APART)
-    return found
-
-
-def operand(words: Words, variable: str, memory: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-    """An operand of turned rows: in place where it has 64 bits, else in memory."""
-    offset, size = _PLACES[variable]
-    found = column(words, offset, size)
-    if size == WORD_BYTES:
-        return found
-    into = memory[: found.shape[0]]
-    into[:] = found
-    return into
 
 
 @cache

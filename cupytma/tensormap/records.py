@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import FIELD_NAMES, RECORD, ROW_WORDS, Layout, Records, cases, layout, operand, turned
+from cupytma.tensormap.columns import FIELD_NAMES, OPERANDS, RECORD, Layout, Records, layout
 from cupytma.tensormap.expressions import CASE, CASES
 from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
@@ -64,6 +64,7 @@ def encode_records(
     chosen = targets.target(target)
     status = np.empty(len(records), np.int32)
     words = np.zeros((len(records), WORDS), np.int64)
+    records = np.ascontiguousarray(records)
     encoder = _Encoder(layout(records.dtype), chosen.name, min(len(records), _BLOCK))
     for start in range(0, len(records), _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -76,9 +77,8 @@ class _Encoder:
 
     def __init__(self, layout: Layout, target: str, most: int) -> None:
         self._layout, self._target = layout, target
-        self._rows = np.empty((most, ROW_WORDS), np.uint64)
-        self._turned = np.empty((ROW_WORDS, most), np.uint64)
-        self._columns = np.empty((2 * ROW_WORDS, most), np.int32)
+        self._turned = np.empty((layout.words, most), np.uint64)
+        self._columns = np.empty((1 + len(OPERANDS), most), np.int32)
         self._words = np.zeros((WORDS, most), np.int64)
 
     def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
@@ -89,31 +89,32 @@ class _Encoder:
         DescriptorError
             If a kind is none of the three.
         """
-        rows = turned(self._layout.rows(records, self._rows), self._turned)
-        which = cases(rows)
-        if which.max() >= CASES:
+        rows = self._layout.turned(records, self._turned)
+        cases = self._layout.cases(rows)
+        if cases.max() >= CASES:
             raise DescriptorError("op must be 0 (tiled), 1 (im2col) or 2 (im2col-wide)")
-        found = program(self._target, int(which[0]) if np.all(which == which[0]) else None)
+        alike = bool(np.all(cases == cases[0]))
+        found = program(self._target, int(cases[0]) if alike else None)
         if found is None:
             status[:] = 1
             return
-        operands = [
-            which if name == CASE else _constant(name, operand(rows, name, memory))
+        columns = [
+            cases if name == CASE else self._layout.operand(rows, name, memory)
             for name, memory in zip(found.columns, self._columns, strict=False)
         ]
+        if alike:
+            columns = [_constant(c) if n in _OFTEN_CONSTANT else c for n, c in zip(found.columns, columns, strict=True)]
         packed = self._words[: found.words, : len(status)]
-        status[:] = found.run(packed, *operands)
+        status[:] = found.run(packed, *columns)
         packed &= status - np.int64(1)
         words[:, : found.words] = packed.T
 
 
-def _constant(name: str, column: Any) -> Any:
+def _constant(column: Any) -> Any:
     """The number that a column holds throughout, where it does: what follows then costs next to nothing.
 
     Small ones alone, which no operation takes out of 32 bits.
     """
-    if name not in _OFTEN_CONSTANT:
-        return column
     first = column[0]
     return int(first) if 0 <= first < 256 and first == column[-1] and np.all(column == first) else column
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from cupytma.targets import TARGETS
 from cupytma.tensormap import checking, codec
+from cupytma.tensormap.columns import WIDE
 from cupytma.tensormap.expressions import (
     CASE,
     CASES,
@@ -219,25 +220,31 @@ class _Table:
         return joined if len(self._cases) > 1 else self._settled(joined, self._cases[0])
 
     def _words(self) -> dict[Place, list[Expression]]:
-        """The fields in place, by word or half of a word."""
+        """The fields in place: by word where all come from 64-bit operands or fill one, else by half."""
         found: dict[Place, list[Expression]] = {}
         made = self._algebra.made
+        split = {
+            key[0]
+            for key, parts in self._terms.items()
+            if all(field.width <= HALF_BITS for field in self._placed[key].values())
+            and not all(names(node) and names(node) <= WIDE for node in parts.values())
+        }
         for key, parts in self._terms.items():
             placed = self._placed[key]
             halves = {field.low // HALF_BITS for field in placed.values()}
-            whole = any(field.width > HALF_BITS for field in placed.values())
             assert len(halves) == 1, f"{key} lies in either half of its word, by rank"
-            half = None if whole else halves.pop()
+            whole = key[0] not in split
+            unit = 64 if whole else HALF_BITS
             mask = by_case({case: (1 << field.width) - 1 for case, field in placed.items()})
-            low = by_case({case: field.low % HALF_BITS for case, field in placed.items()})
+            low = by_case({case: field.low % unit for case, field in placed.items()})
             value = self._joined(parts)
-            value = value if whole else made("&", value, mask)
+            value = value if mask == (1 << 64) - 1 else made("&", value, mask)
             term = made("<<", value, low)
             if len(self._cases) == 1:
                 term = self._settled(term, self._cases[0])
             elif any(self._settled(term, case) != 0 for case in self._cases if case not in placed):
                 term = made("&", term, ("mask", frozenset(placed)))
-            found.setdefault((key[0], half), []).append(term)
+            found.setdefault((key[0], None if whole else halves.pop()), []).append(term)
         return found
 
     def _packed(self, terms: Sequence[Expression]) -> Expression:

@@ -103,8 +103,7 @@ def written(
         writer.line("bits = bits & {}", mask)
         writer.lines.append(f"wrong_{width} |= bits")
     for (word, half), terms in filled.items():
-        writer.chain("word", terms)
-        writer.lines.append(f"put({f'words[{word}]' if half is None else f'halves[{word}, {half}::2]'}, word)")
+        writer.put(f"words[{word}]" if half is None else f"halves[{word}, {half}::2]", terms, whole=half is None)
     columns = tuple(sorted(writer.columns - {_PRESENT}))
     text = "\n    ".join(
         [
@@ -116,7 +115,7 @@ def written(
     )
     namespace: dict[str, Any] = {
         **writer.tables, "present_by_case": lowering.present_by_case(), "take": take, "number": number, "wide": wide,
-        "narrow": narrow, "put": put, "where": np.where, "int32": np.int32,
+        "narrow": narrow, "put": put, "put_both": np.bitwise_or, "int32": np.int32,
     }  # fmt: skip
     exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
     return Program(columns, 1 + max(word for word, _ in words), namespace["run"])
@@ -160,11 +159,14 @@ class _Lowering:
             width = max(self.width(part) for part in operands(node))
             return (node[0], *(self.number(part, width) for part in operands(node)))
         if node[0] == "select":
-            return ("where", self._chosen(node), *(self.truth(part) for part in operands(node)))
+            mask, one, other = self._leaf(("mask", node[1])), *(self.truth(part) for part in operands(node))
+            return ("|", ("&", one, ("!=", mask, 0)), ("&", other, ("==", mask, 0)))
         return (node[0], *(self.truth(part) for part in operands(node)))
 
-    def _chosen(self, select: Expression) -> Expression:
-        return ("!=", self._leaf(("mask", select[1])), 0)
+    def _either(self, node: Expression, width: int) -> Expression:
+        """One of two numbers by the bits of a mask: numpy's own choice by truths guesses, and often wrong."""
+        one, other = (self.number(part, width) for part in operands(node))
+        return ("^", other, ("&", ("^", one, other), self.number(("mask", node[1]), width)))
 
     def number(self, node: Expression, width: int) -> Expression:
         """An expression in so many bits: of more, the lowest."""
@@ -179,8 +181,7 @@ class _Lowering:
         elif node[0] == "signed":
             found, own = self.number(node[1], HALF_BITS), HALF_BITS
         elif node[0] == "select":
-            branches = (self.number(part, width) for part in operands(node))
-            found, own = ("where", self._chosen(node), *branches), width
+            found, own = self._either(node, width), width
         elif node[0] == "+" and node[1][0] == "base" and node[1][2] == node[2] and node[1][1] not in self._partial:
             return self.number(node[1][1], width)
         else:
@@ -248,6 +249,19 @@ class _Writer:
         for value in others[1:]:
             self.line(f"{name} |= {{}}", value)
 
+    def put(self, place: str, terms: Sequence[Expression], whole: bool) -> None:
+        """Statements that put terms together and into a word or a half of one."""
+        if len(terms) == 1:
+            term = terms[0][1] if isinstance(terms[0], tuple) and terms[0][0] in ("wide", "narrow") else terms[0]
+            self.line(f"put({place}, {{}})", term)  # which widens and narrows on the way
+        elif whole:
+            self.line(f"word = put_both({{}}, {{}}, {place})", *terms[:2])
+            for term in terms[2:]:
+                self.line("word |= {}", term)
+        else:
+            self.chain("word", terms)
+            self.lines.append(f"put({place}, word)")
+
     def _text(self, node: Expression) -> str:
         if not isinstance(node, tuple):
             return str(node)
@@ -269,7 +283,7 @@ class _Writer:
             name = self._table_names.setdefault((node[1], node[3]), f"table_{len(self._table_names)}")
             self.tables[name] = np.array(node[1], {1: np.bool_, 32: np.int32, 64: np.int64}[node[3]])
             return f"take({name}, {texts[0]})"
-        if symbol in ("wide", "narrow", "number", "where"):
+        if symbol in ("wide", "narrow", "number"):
             return f"{symbol}({', '.join(texts)})"
         return f"({texts[0]} {'//' if symbol == 'quotient' else symbol} {texts[1]})"
 
@@ -297,5 +311,5 @@ def narrow(value: Any) -> Any:
 
 
 def put(into: npt.NDArray[Any], value: Any) -> None:
-    """Fill in words or halves of words."""
+    """Fill in words or halves of words, which take the lowest bits."""
     np.copyto(into, value, casting="unsafe")
