@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.tensormap.expressions import RANKS_APART
-from cupytma.tensormap.resolving import variables
-from cupytma.tensormap.rule import FULL_RANK, MODES
 
 RECORD = np.dtype(
     [
@@ -45,15 +43,8 @@ _FIELDS: dict[str, tuple[np.dtype[Any], int]] = {
 }
 
 
-# The operands of the rules that rows have, each entry of a sequence by itself, with the field and the entry that they come from.
-OPERANDS: dict[str, tuple[str, int]] = {
-    variable: (field, i)
-    for name, field in FIELD_NAMES.items()
-    for kind in MODES
-    for i, variable in enumerate(variables(name, kind, FULL_RANK))
-}
 # Operands of 64 bits; the others have 32.
-WIDE = frozenset(variable for variable, (field, _) in OPERANDS.items() if _FIELDS[field][0].base.itemsize == WORD_BYTES)
+WIDE = frozenset(name for name, field in FIELD_NAMES.items() if _FIELDS[field][0].base.itemsize == WORD_BYTES)
 
 
 class Layout:
@@ -127,23 +118,43 @@ class Layout:
 
     def cases(self, words: Words) -> npt.NDArray[np.int64]:
         """Kind and rank as one number, ``kind * RANKS_APART + rank``; ranks beyond count as the last."""
-        found = np.minimum(self._column(words, "rank", 0).view(np.uint32), RANKS_APART - 1).astype(np.int64)
-        found += self._column(words, "op", 0).view(np.uint8) * np.int64(RANKS_APART)
+        found = np.minimum(self._column(words, "rank").view(np.uint32), RANKS_APART - 1).astype(np.int64)
+        found += self._column(words, "op").view(np.uint8) * np.int64(RANKS_APART)
         return found
 
-    def operand(self, words: Words, variable: str, memory: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-        """A column of parameters: in place where it has 64 bits, else in memory."""
-        found = self._column(words, *OPERANDS[variable])
-        if variable in WIDE:
-            return found
-        into = memory[: found.shape[0]]
-        into[:] = found
-        return into
+    def operand(self, words: Words, name: str, count: int, halves: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """A parameter of all rows: in place where it has 64 bits, else in memory.
 
-    def _column(self, words: Words, field: str, entry: int) -> npt.NDArray[Any]:
-        """A field, or an entry of one, where it lies: signed."""
-        size = _FIELDS[field][0].base.itemsize
-        word, first = divmod(self._offsets[field] + entry * size, WORD_BYTES)
+        Parameters
+        ----------
+        words : numpy.ndarray of uint64, shape (`words`, n)
+        name : str
+        count : int
+            How many entries of a sequence, or 0 for a parameter that is none.
+        halves : numpy.ndarray of int32, shape (2 * `words`, at least n)
+            Memory.
+
+        Returns
+        -------
+        numpy.ndarray of int64 or int32, shape (n,) or (count, n)
+        """
+        field, n = FIELD_NAMES[name], words.shape[1]
+        if name in WIDE:
+            word = self._offsets[field] // WORD_BYTES
+            return words[word].view(np.int64) if not count else words[word : word + count].view(np.int64)
+        half = self._offsets[field] * 2 // WORD_BYTES
+        if not count:
+            halves[half, :n] = self._column(words, field)
+            return halves[half, :n]
+        first, last = half // 2, -(-(half + count) // 2)
+        given = words[first:last].view(np.int32).reshape(last - first, n, 2)
+        halves[2 * first : 2 * last].reshape(last - first, 2, -1)[:, :, :n] = given.transpose(0, 2, 1)
+        return halves[half : half + count, :n]
+
+    def _column(self, words: Words, field: str) -> npt.NDArray[Any]:
+        """A field where it lies: signed."""
+        size = _FIELDS[field][0].itemsize
+        word, first = divmod(self._offsets[field], WORD_BYTES)
         return words[word].view(f"i{size}")[first // size :: WORD_BYTES // size]
 
 

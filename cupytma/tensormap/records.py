@@ -10,20 +10,14 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import FIELD_NAMES, OPERANDS, RECORD, Layout, Records, layout
+from cupytma.tensormap.columns import FIELD_NAMES, RECORD, Layout, Records, layout
 from cupytma.tensormap.expressions import CASE, CASES
 from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
-from cupytma.tensormap.resolving import variables
-from cupytma.tensormap.rule import FULL_RANK, MODES
 from cupytma.tensormap.vectorised import program
 
 # Operands that are often the same for many rows.
-_OFTEN_CONSTANT = frozenset(
-    variable
-    for name in ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode", "element_strides")
-    for variable in variables(name, MODES[0], FULL_RANK)
-)
+_OFTEN_CONSTANT = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
 # Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache.
 _BLOCK = 1 << 13
 
@@ -78,7 +72,7 @@ class _Encoder:
     def __init__(self, layout: Layout, target: str, most: int) -> None:
         self._layout, self._target = layout, target
         self._turned = np.empty((layout.words, most), np.uint64)
-        self._columns = np.empty((1 + len(OPERANDS), most), np.int32)
+        self._halves = np.empty((2 * layout.words, most), np.int32)
         self._words = np.zeros((WORDS, most), np.int64)
 
     def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
@@ -99,11 +93,13 @@ class _Encoder:
             status[:] = 1
             return
         columns = [
-            cases if name == CASE else self._layout.operand(rows, name, memory)
-            for name, memory in zip(found.columns, self._columns, strict=False)
+            cases if name == CASE else self._layout.operand(rows, name, count, self._halves)
+            for name, count in found.columns
         ]
         if alike:
-            columns = [_constant(c) if n in _OFTEN_CONSTANT else c for n, c in zip(found.columns, columns, strict=True)]
+            columns = [
+                _constant(c) if n in _OFTEN_CONSTANT else c for (n, _), c in zip(found.columns, columns, strict=True)
+            ]
         packed = self._words[: found.words, : len(status)]
         status[:] = found.run(packed, *columns)
         packed &= status - np.int64(1)

@@ -31,7 +31,7 @@ from cupytma.tensormap.expressions import (
     names,
 )
 from cupytma.tensormap.fields import RANKS, BitField, fields_of
-from cupytma.tensormap.resolving import Resolver
+from cupytma.tensormap.resolving import Resolver, sequence_of
 from cupytma.tensormap.rule import DERIVED, FULL_RANK, MODES, SEQUENCES, entries
 from cupytma.tensormap.writing import HALF_BITS, Place, Program, written
 
@@ -182,8 +182,8 @@ class _Table:
 
     def _stand_in(self, name: str) -> int:
         """What columns hold that a row does not have."""
-        sequence, _, entry = name.rpartition("_")
-        if sequence in SEQUENCES and entry.isdigit():
+        sequence, entry = sequence_of(name)
+        if entry is not None:
             return SEQUENCES[sequence][1]
         return self._algebra.ranges.get(name, (0, 0))[0]
 
@@ -211,7 +211,7 @@ class _Table:
         words = {place: self._shielded(self._packed(terms)) for place, terms in self._words().items()}
         partial = {name: frozenset(cases) for name, cases in self._present.items() if len(cases) < len(self._cases)}
         return written(
-            algebra, partial, [truth for truth in truths if truth is not True], bits, words
+            algebra, frozenset(self._cases), partial, [truth for truth in truths if truth is not True], bits, words
         )
 
     def _joined(self, parts: dict[Cases, Expression]) -> Expression:
@@ -227,7 +227,7 @@ class _Table:
             key[0]
             for key, parts in self._terms.items()
             if all(field.width <= HALF_BITS for field in self._placed[key].values())
-            and not all(names(node) and names(node) <= WIDE for node in parts.values())
+            and not all(names(node) and {sequence_of(name)[0] for name in names(node)} <= WIDE for node in parts.values())
         }
         for key, parts in self._terms.items():
             placed = self._placed[key]

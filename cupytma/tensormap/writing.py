@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from cupytma.tensormap.expressions import (
     operands,
     operands_of,
 )
+from cupytma.tensormap.resolving import sequence_of
 
 HALF_BITS = 32
 # Operations whose lowest bits are decided by the lowest bits of what they are made of.
@@ -42,10 +44,11 @@ class Program:
 
     Attributes
     ----------
-    columns : tuple of str
-        The operands it takes, in order, each entry of a sequence by itself as ``global_dim_0``: columns of int64 or
-        int32 as the rows have them, or one int for all rows. Unsigned values too large for those wrap to negative
-        ones, which break the same rule; products that wrap have a factor that breaks its own.
+    columns : tuple of (str, int)
+        The operands it takes, in order, with how many entries of a sequence, or 0 for those that are none: columns of
+        int64 or int32 as the rows have them, shape (n,) or (entries, n), or one int for all rows. Unsigned values too
+        large for those wrap to negative ones, which break the same rule; products that wrap have a factor that breaks
+        its own.
     words : int
         How many words it fills; those after them are zero.
     run : callable
@@ -53,13 +56,14 @@ class Program:
         Fills in the words, which mean nothing for refused rows, and returns which rows are refused.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, int], ...]
     words: int
     run: Callable[..., npt.NDArray[np.bool_]]
 
 
 def written(
     algebra: Algebra,
+    cases: frozenset[int],
     partial: Mapping[str, frozenset[int]],
     truths: Sequence[Expression],
     bits: Mapping[Expression, Sequence[Expression]],
@@ -70,6 +74,8 @@ def written(
     Parameters
     ----------
     algebra : Algebra
+    cases : frozenset of int
+        Those that the rows may have.
     partial : mapping
         Of columns that not every row has, the cases that have them.
     truths : sequence
@@ -77,8 +83,8 @@ def written(
         From masks to values.
     words : mapping
     """
-    lowering = _Lowering(algebra, partial)
-    refusing = [lowering.truth(truth) for truth in truths]
+    lowering = _Lowering(algebra, partial, cases)
+    refusing = stacks([lowering.truth(truth) for truth in truths], "&")
     groups: dict[tuple[int, Expression], list[Expression]] = {}
     for mask, values in bits.items():
         for value in values:
@@ -86,28 +92,36 @@ def written(
             found = groups.setdefault((width, lowering.number(mask, width)), [])
             if (lowered := lowering.number(value, width)) not in found:
                 found.append(lowered)
+    looked_at = {key: stacks(values, "|") for key, values in groups.items()}
     filled = {
-        place: [lowering.number(term, 64 if place[1] is None else HALF_BITS) for term in operands_of("|", expression)]
+        place: stacks(
+            [lowering.number(term, 64 if place[1] is None else HALF_BITS) for term in operands_of("|", expression)], "|"
+        )
         for place, expression in words.items()
     }
-    looked_at = [part for (_, mask), values in groups.items() for part in (*values, mask)]
-    writer = _Writer([*refusing, *looked_at, *(term for terms in filled.values() for term in terms)])
+    sequences = lowering.sequences()
+    writer = _Writer(
+        [*sequences.values(), *refusing, *(part for (_, mask), values in looked_at.items() for part in (*values, mask)),
+        *(term for terms in filled.values() for term in terms)]
+    )  # fmt: skip
     if lowering.masks:
         writer.lines.append(f"{_PRESENT} = take(present_by_case, {CASE})")
         writer.columns.add(CASE)
+    for name, base in sequences.items():
+        writer.line(f"{name} = {{}}", base)
     writer.lines += ["kept = True", "wrong_32 = wrong_64 = 0"]
     for truth in refusing:
-        writer.line("kept &= {}", truth)
-    for (width, mask), values in groups.items():
+        writer.line("kept = kept & {}", truth)
+    for (width, mask), values in looked_at.items():
         writer.chain("bits", values)
         writer.line("bits = bits & {}", mask)
         writer.lines.append(f"wrong_{width} |= bits")
     for (word, half), terms in filled.items():
         writer.put(f"words[{word}]" if half is None else f"halves[{word}, {half}::2]", terms, whole=half is None)
-    columns = tuple(sorted(writer.columns - {_PRESENT}))
+    columns = tuple((name, lowering.entries.get(name, 0)) for name in sorted(writer.columns - {_PRESENT}))
     text = "\n    ".join(
         [
-            f"def run(words, {', '.join(columns)}):",
+            f"def run(words, {', '.join(name for name, _ in columns)}):",
             "halves = words.view(int32)",
             *writer.lines,
             "return ~kept | (wrong_32 != 0) | (wrong_64 != 0)",
@@ -116,6 +130,7 @@ def written(
     namespace: dict[str, Any] = {
         **writer.tables, "present_by_case": lowering.present_by_case(), "take": take, "number": number, "wide": wide,
         "narrow": narrow, "put": put, "put_both": np.bitwise_or, "int32": np.int32,
+        "or_of": np.bitwise_or.reduce, "and_of": np.bitwise_and.reduce, "product_of": np.multiply.reduce,
     }  # fmt: skip
     exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
     return Program(columns, 1 + max(word for word, _ in words), namespace["run"])
@@ -124,10 +139,13 @@ def written(
 class _Lowering:
     """Gives every operation a width."""
 
-    def __init__(self, algebra: Algebra, partial: Mapping[str, frozenset[int]]) -> None:
+    def __init__(self, algebra: Algebra, partial: Mapping[str, frozenset[int]], all_cases: frozenset[int]) -> None:
         self._bounds = algebra.bounds
         self._partial = partial
+        self.all_cases = all_cases
         self.masks: dict[frozenset[int], int] = {}
+        self.entries: dict[str, int] = {}
+        self._stand_ins: dict[str, int] = {}
 
     def present_by_case(self) -> npt.NDArray[np.int32]:
         """Of every case, the bits of the masks that are set there."""
@@ -142,7 +160,7 @@ class _Lowering:
             fits = bounds is not None and -(1 << 31) <= bounds[0] <= bounds[1] < 1 << 31
             return max([HALF_BITS if fits else 64, *(self.width(part) for part in parts)])
         if isinstance(node, str):
-            return 64 if node in WIDE or node == CASE else HALF_BITS
+            return 64 if sequence_of(node)[0] in WIDE or node == CASE else HALF_BITS
         if isinstance(node, int):
             return HALF_BITS if -(1 << 31) <= node < 1 << 31 else 64
         if node[0] in ("base", "signed"):
@@ -182,8 +200,9 @@ class _Lowering:
             found, own = self.number(node[1], HALF_BITS), HALF_BITS
         elif node[0] == "select":
             found, own = self._either(node, width), width
-        elif node[0] == "+" and node[1][0] == "base" and node[1][2] == node[2] and node[1][1] not in self._partial:
-            return self.number(node[1][1], width)
+        elif node[0] == "*" and self.width(node) == width == 64:
+            factors = stacks([self.number(factor, width) for factor in operands_of("*", node)], "*")
+            return reduce(lambda a, b: ("*", a, b), factors)
         else:
             own = width if node[0] in _MODULAR and width < 64 else self.width(node)
             if node[0] == "&" and own == HALF_BITS and node[2] == (1 << 32) - 1:
@@ -192,16 +211,116 @@ class _Lowering:
         return found if own == width else ("wide" if width == 64 else "narrow", found)
 
     def _leaf(self, node: Expression) -> Expression:
-        if isinstance(node, str):
-            return node
-        if node[0] == "mask":
-            bit = self.masks.setdefault(node[1], len(self.masks))
-            assert bit < HALF_BITS, "more sets of cases than a mask has bits"
-            return (">>", ("<<", _PRESENT, 31 - bit), 31)
-        _, name, stand_in = node
+        if isinstance(node, tuple) and node[0] == "mask":
+            return (">>", ("<<", _PRESENT, self._shift(node[1])), 31)
+        _, name, stand_in = node if isinstance(node, tuple) else ("base", node, 0)
+        sequence, entry = sequence_of(name)
+        if entry is not None:
+            self._stand_ins[sequence] = stand_in
+            self.entries[sequence] = max(self.entries.get(sequence, 0), entry + 1)
+            return ("entry", sequence, entry)
         less = ("-", name, stand_in) if stand_in else name
         cases = self._partial.get(name)
         return less if cases is None else ("&", less, self.number(("mask", cases), self.width(name)))
+
+    def _shift(self, cases: frozenset[int]) -> int:
+        """By how much the bits of a row are moved up for the sign to be that of a mask."""
+        bit = self.masks.setdefault(cases, len(self.masks))
+        assert bit < HALF_BITS, "more sets of cases than a mask has bits"
+        return HALF_BITS - 1 - bit
+
+    def sequences(self) -> dict[str, Expression]:
+        """Sequences less what stands in for the entries that a row does not have, and 0 there."""
+        found = {}
+        for name, count in self.entries.items():
+            base: Expression = ("-", name, self._stand_ins[name]) if self._stand_ins[name] else name
+            cases = [self._partial.get(f"{name}_{i}", self.all_cases) for i in range(count)]
+            if any(several != self.all_cases for several in cases):
+                row = ("row", tuple(self._shift(several) for several in cases), HALF_BITS)
+                mask = (">>", ("<<", _PRESENT, row), 31)
+                base = ("&", base, ("wide", mask) if name in WIDE else mask)
+            found[name] = base
+        return found
+
+
+def stacks(nodes: Sequence[Expression], symbol: str) -> list[Expression]:
+    """Operands of one operator, with those that differ by the entries of sequences worked out together.
+
+    One call of numpy for several columns costs less than one for each.
+    """
+    alike: dict[Any, list[Expression]] = {}
+    for node in nodes:
+        alike.setdefault(_outline(node), []).append(node)
+    found: list[Expression] = []
+    for group in alike.values():
+        together = _stacked(sorted(group, key=_first_entry)) if len(group) > 1 else None
+        found += group if together is None else [("reduce", symbol, together)]
+    return found
+
+
+def _outline(node: Expression) -> Any:
+    """What is left of an expression without its numbers and entries."""
+    if not isinstance(node, tuple):
+        return node if isinstance(node, (str, bool)) else 0
+    if node[0] == "take":
+        return ("take", node[1] if node[2] != CASE else None, _outline(node[2]), node[3])
+    return node[:2] if node[0] == "entry" else (node[0], *map(_outline, node[1:]))
+
+
+def _first_entry(node: Expression) -> int:
+    """The least entry in an expression."""
+    if not isinstance(node, tuple):
+        return 1 << HALF_BITS
+    return int(node[2]) if node[0] == "entry" else min(map(_first_entry, _parts(node)))
+
+
+def _stacked(nodes: Sequence[Expression]) -> Expression | None:
+    """Expressions of the same outline as one over several entries; None where those do not follow each other."""
+    first = nodes[0]
+    if all(node == first for node in nodes):
+        return first
+    if not isinstance(first, tuple):
+        return None  # numbers, which become a row beside what they belong to
+    if first[0] == "entry":
+        numbers = [node[2] for node in nodes]
+        start = numbers[0]
+        return ("entries", first[1], start, start + len(nodes)) if numbers == [*range(start, start + len(nodes))] else None
+    if first[0] == "take":
+        if first[2] == CASE:
+            return ("takes", tuple(node[1] for node in nodes), CASE, first[3])
+        index = _stacked([node[2] for node in nodes])
+        return None if index is None else ("take", first[1], index, first[3])
+    parts: list[Expression] = []
+    for several in zip(*(node[1:] for node in nodes), strict=True):
+        if all(isinstance(part, int) for part in several) and len(set(several)) > 1:
+            width = next((w for part in first[1:] if (w := _lowered_width(part))), 64)
+            parts.append(("row", several, width))
+        else:
+            parts.append(_stacked(several))
+    return None if None in parts else (first[0], *parts)
+
+
+def _lowered_width(node: Expression) -> int:
+    """The bits of an expression that has them settled; 0 for a number, which adapts."""
+    if isinstance(node, str):
+        return 64 if node in WIDE or node == CASE else HALF_BITS
+    if not isinstance(node, tuple):
+        return 0
+    if node[0] == "entry":
+        return 64 if node[1] in WIDE else HALF_BITS
+    if node[0] in ("wide", "narrow", "number"):
+        return 64 if node[0] == "wide" else HALF_BITS
+    return int(node[3]) if node[0] == "take" else max(map(_lowered_width, node[1:]))
+
+
+def _parts(node: Expression) -> tuple[Expression, ...]:
+    """The expressions that one with settled widths is made of."""
+    match node[0]:
+        case "take" | "takes" | "reduce":
+            return (node[2],)
+        case "entry" | "entries" | "row":
+            return ()
+    return tuple(node[1:])
 
 
 class _Writer:
@@ -225,12 +344,8 @@ class _Writer:
             return
         self._uses[node] += 1
         if self._uses[node] == 1:
-            for part in self._parts(node):
+            for part in _parts(node):
                 self._count(part)
-
-    @staticmethod
-    def _parts(node: Expression) -> tuple[Expression, ...]:
-        return (node[2],) if node[0] == "take" else node[1:]
 
     def line(self, form: str, *values: Expression) -> None:
         """A statement of some expressions, after those that name what they share."""
@@ -278,14 +393,29 @@ class _Writer:
 
     def _operation(self, node: Expression) -> str:
         symbol = node[0]
-        texts = [self._text(part) for part in self._parts(node)]
+        texts = [self._text(part) for part in _parts(node)]
         if symbol == "take":
-            name = self._table_names.setdefault((node[1], node[3]), f"table_{len(self._table_names)}")
-            self.tables[name] = np.array(node[1], {1: np.bool_, 32: np.int32, 64: np.int64}[node[3]])
-            return f"take({name}, {texts[0]})"
+            return f"take({self._table(node[1], node[3])}, {texts[0]})"
+        if symbol == "takes":
+            name = self._table(node[1], node[3])
+            return f"{name}.take({texts[0]}, axis=1)"
+        if symbol == "row":
+            return self._table(tuple((number,) for number in node[1]), node[2])
+        if symbol == "entry":
+            return f"{node[1]}[{node[2]}]"
+        if symbol == "entries":
+            return f"{node[1]}[{node[2]}:{node[3]}]"
+        if symbol == "reduce":
+            return f"{ {'|': 'or_of', '&': 'and_of', '*': 'product_of'}[node[1]]}({texts[0]})"
         if symbol in ("wide", "narrow", "number"):
             return f"{symbol}({', '.join(texts)})"
         return f"({texts[0]} {'//' if symbol == 'quotient' else symbol} {texts[1]})"
+
+
+    def _table(self, values: Any, width: int) -> str:
+        name = self._table_names.setdefault((values, width), f"table_{len(self._table_names)}")
+        self.tables[name] = np.array(values, {1: np.bool_, 32: np.int32, 64: np.int64}[width])
+        return name
 
 
 def take(table: npt.NDArray[Any], index: Any) -> Any:
