@@ -52,7 +52,8 @@ class Program:
     words : int
         How many words it fills; those after them are zero.
     run : callable
-        Takes the words, int64 of shape (`words`, n) that hold zero in the halves it does not fill, and the columns.
+        Takes the words, int64 of shape (`words`, n) that hold zero in the halves it does not fill, and the columns,
+        which it may change.
         Fills in the words, which mean nothing for refused rows, and returns which rows are refused.
     """
 
@@ -101,14 +102,15 @@ def written(
     }
     sequences = lowering.sequences()
     writer = _Writer(
-        [*sequences.values(), *refusing, *(part for (_, mask), values in looked_at.items() for part in (*values, mask)),
+        [*(mask for _, mask in sequences.values()), *refusing, *(part for (_, mask), values in looked_at.items() for part in (*values, mask)),
         *(term for terms in filled.values() for term in terms)]
     )  # fmt: skip
     if lowering.masks:
         writer.lines.append(f"{_PRESENT} = take(present_by_case, {CASE})")
         writer.columns.add(CASE)
-    for name, base in sequences.items():
-        writer.line(f"{name} = {{}}", base)
+    for name, (stand_in, mask) in sequences.items():
+        writer.columns.add(name)
+        writer.neutralise(name, stand_in, mask)
     writer.lines += ["kept = True", "wrong_32 = wrong_64 = 0"]
     for truth in refusing:
         writer.line("kept = kept & {}", truth)
@@ -173,6 +175,8 @@ class _Lowering:
             return node
         if node[0] == "take":
             return ("take", node[1], self.number(node[2], 64), 1)
+        if node[0] in ("==", "!=") and node[2] == 0 and isinstance(node[1], tuple) and node[1][0] == "mask":
+            return (node[0], ("&", _PRESENT, 1 << (HALF_BITS - 1 - self._shift(node[1][1]))), 0)
         if node[0] in COMPARISONS:
             width = max(self.width(part) for part in operands(node))
             return (node[0], *(self.number(part, width) for part in operands(node)))
@@ -226,21 +230,35 @@ class _Lowering:
     def _shift(self, cases: frozenset[int]) -> int:
         """By how much the bits of a row are moved up for the sign to be that of a mask."""
         bit = self.masks.setdefault(cases, len(self.masks))
-        assert bit < HALF_BITS, "more sets of cases than a mask has bits"
+        assert bit < HALF_BITS - 1, "more sets of cases than a mask has bits"
         return HALF_BITS - 1 - bit
 
-    def sequences(self) -> dict[str, Expression]:
-        """Sequences less what stands in for the entries that a row does not have, and 0 there."""
+    def sequences(self) -> dict[str, tuple[int, Expression]]:
+        """What stands in for the entries of sequences that a row does not have, and the masks of those it has."""
+        rows: list[tuple[int, ...]] = []
         found = {}
-        for name, count in self.entries.items():
-            base: Expression = ("-", name, self._stand_ins[name]) if self._stand_ins[name] else name
+        for name, count in sorted(self.entries.items(), key=lambda item: -item[1]):
             cases = [self._partial.get(f"{name}_{i}", self.all_cases) for i in range(count)]
+            mask: Expression = -1
             if any(several != self.all_cases for several in cases):
-                row = ("row", tuple(self._shift(several) for several in cases), HALF_BITS)
-                mask = (">>", ("<<", _PRESENT, row), 31)
-                base = ("&", base, ("wide", mask) if name in WIDE else mask)
-            found[name] = base
+                mask = self._masks(tuple(self._shift(several) for several in cases), name in WIDE, rows)
+            found[name] = self._stand_ins[name], mask
         return found
+
+    @staticmethod
+    def _masks(shifts: tuple[int, ...], wide: bool, rows: list[tuple[int, ...]]) -> Expression:
+        """The masks of several entries, or some of those that others have already."""
+        for row in rows:
+            for start in range(len(row) - len(shifts) + 1):
+                if row[start : start + len(shifts)] == shifts:
+                    return ("planes", _Lowering._masks_of(row, wide), start, start + len(shifts))
+        rows.append(shifts)
+        return _Lowering._masks_of(shifts, wide)
+
+    @staticmethod
+    def _masks_of(shifts: tuple[int, ...], wide: bool) -> Expression:
+        mask = (">>", ("<<", _PRESENT, ("row", shifts, HALF_BITS)), 31)
+        return ("wide", mask) if wide else mask
 
 
 def stacks(nodes: Sequence[Expression], symbol: str) -> list[Expression]:
@@ -318,6 +336,8 @@ def _parts(node: Expression) -> tuple[Expression, ...]:
     match node[0]:
         case "take" | "takes" | "reduce":
             return (node[2],)
+        case "planes":
+            return (node[1],)
         case "entry" | "entries" | "row":
             return ()
     return tuple(node[1:])
@@ -363,6 +383,13 @@ class _Writer:
         self.line(f"{name} = {{}} | {{}}", first, others[0])
         for value in others[1:]:
             self.line(f"{name} |= {{}}", value)
+
+    def neutralise(self, name: str, stand_in: int, mask: Expression) -> None:
+        """Statements that make a sequence what it holds more than its stand-in, where it is."""
+        if stand_in:
+            self.lines.append(f"{name} -= {self._constant(stand_in, 64 if name in WIDE else HALF_BITS)}")
+        if not isinstance(mask, int):
+            self.line(f"{name} &= {{}}", mask)
 
     def masked(self, name: str, mask: Expression, width: int) -> None:
         """A statement that leaves the bits of a mask."""
@@ -410,6 +437,8 @@ class _Writer:
             return self._table(tuple((number,) for number in node[1]), node[2])
         if symbol == "entry":
             return f"{node[1]}[{node[2]}]"
+        if symbol == "planes":
+            return f"{texts[0]}[{node[2]}:{node[3]}]"
         if symbol == "entries":
             return f"{node[1]}[{node[2]}:{node[3]}]"
         if symbol == "reduce":
