@@ -5,6 +5,7 @@ Turning whole rows into columns at once costs a fraction of reading one field of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -33,7 +34,7 @@ FIELD_NAMES = {
 }  # fmt: skip
 WORD_BYTES = 8
 # Rows turned at a time: they and their columns stay in the nearest cache.
-_ROWS_TURNED = 512
+ROWS_TURNED = 512
 
 Records = npt.NDArray[np.void]
 Words = npt.NDArray[np.uint64]
@@ -81,9 +82,8 @@ class Layout:
             np.dtype({"names": ["all"], "formats": [form], "offsets": [offset], "itemsize": size})
             for (form, offset), size in zip(copied, sizes, strict=True)
         )
-        self._memory = np.empty((_ROWS_TURNED, self.words), np.uint64)
 
-    def turned(self, records: Records, into: Words) -> Words:
+    def turned(self, records: Records, into: Words, memory: Words) -> Words:
         """Rows as columns of words.
 
         Parameters
@@ -91,6 +91,8 @@ class Layout:
         records : numpy.ndarray, shape (n,)
         into : numpy.ndarray of uint64, shape (`words`, at least n)
             Memory for them.
+        memory : numpy.ndarray of uint64, shape (`ROWS_TURNED`, `words`)
+            For rows that cannot be read where they are.
 
         Returns
         -------
@@ -98,22 +100,28 @@ class Layout:
             Part of ``into``.
         """
         found = into[:, : len(records)]
-        for start in range(0, len(records), _ROWS_TURNED):
-            part = slice(start, start + _ROWS_TURNED)
-            found[:, part] = self._rows(records[part]).T
+        rows = self._reader(records, memory)
+        for start in range(0, len(records), ROWS_TURNED):
+            found[:, start : start + ROWS_TURNED] = rows(slice(start, start + ROWS_TURNED)).T
         return found
 
-    def _rows(self, records: Records) -> Words:
-        """Rows as rows of words, the records themselves or a copy in the nearest cache."""
+    def _reader(self, records: Records, memory: Words) -> Callable[[slice], Words]:
+        """What gives some of the rows as words: where they are, or copied into memory."""
         if self._in_place:
-            return records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
-        rows = self._memory[: len(records)]
+            words = records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
+            return words.__getitem__
         if self._shift is None:
-            own = rows.view(RECORD)[:, 0]
-            for name in _FIELDS:
-                own[name] = _fitting(records[name], RECORD[name].base)
+            given, copied = records, memory.view(RECORD)[:, 0]
+            copy = _copy_fields
         else:
-            rows.view(self._own)[:, 0]["all"] = records.view(self._given)["all"]
+            given, copied = records.view(self._given)["all"], memory.view(self._own)[:, 0]["all"]
+            copy = _copy
+
+        def rows(part: slice) -> Words:
+            several = given[part]
+            copy(copied[: len(several)], several)
+            return memory[: len(several)]
+
         return rows
 
     def cases(self, words: Words) -> npt.NDArray[np.int64]:
@@ -160,6 +168,15 @@ class Layout:
 
 def _all_aligned(offsets: dict[str, int]) -> bool:
     return all(offset % _FIELDS[name][0].base.itemsize == 0 for name, offset in offsets.items())
+
+
+def _copy(into: Records, given: Records) -> None:
+    into[:] = given
+
+
+def _copy_fields(into: Records, given: Records) -> None:
+    for name, (field, _) in _FIELDS.items():
+        into[name] = _fitting(given[name], field.base)
 
 
 def _fitting(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

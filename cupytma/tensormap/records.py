@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import FIELD_NAMES, RECORD, Layout, Records, layout
+from cupytma.tensormap.columns import FIELD_NAMES, RECORD, ROWS_TURNED, Layout, Records, layout
 from cupytma.tensormap.expressions import CASE, CASES
 from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
@@ -19,7 +19,7 @@ from cupytma.tensormap.vectorised import program
 # Operands that are often the same for many rows.
 _OFTEN_CONSTANT = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
 # Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache.
-_BLOCK = 1 << 13
+_BLOCK = 20 * 512
 
 
 def encode_records(
@@ -71,6 +71,7 @@ class _Encoder:
 
     def __init__(self, layout: Layout, target: str, most: int) -> None:
         self._layout, self._target = layout, target
+        self._rows = np.empty((ROWS_TURNED, layout.words), np.uint64)
         self._turned = np.empty((layout.words, most), np.uint64)
         self._halves = np.empty((2 * layout.words, most), np.int32)
         self._words = np.zeros((WORDS, most), np.int64)
@@ -83,7 +84,7 @@ class _Encoder:
         DescriptorError
             If a kind is none of the three.
         """
-        rows = self._layout.turned(records, self._turned)
+        rows = self._layout.turned(records, self._turned, self._rows)
         cases = self._layout.cases(rows)
         if cases.max() >= CASES:
             raise DescriptorError("op must be 0 (tiled), 1 (im2col) or 2 (im2col-wide)")

@@ -185,6 +185,13 @@ class _Lowering:
             return ("|", ("&", one, ("!=", mask, 0)), ("&", other, ("==", mask, 0)))
         return (node[0], *(self.truth(part) for part in operands(node)))
 
+    def _product(self, factors: Sequence[Expression]) -> Expression:
+        """A product in 64 bits; the factors that are not worked out together are widened at the end."""
+        wide = {self.number(factor, 64): factor for factor in factors}
+        narrow = {low: ("wide", self.number(node, HALF_BITS)) for low, node in wide.items() if self.width(node) < 64}
+        together = stacks([self.number(factor, 64) for factor in factors], "*")
+        return reduce(lambda a, b: ("*", a, b), [narrow.get(factor, factor) for factor in together])
+
     def _either(self, node: Expression, width: int) -> Expression:
         """One of two numbers by the bits of a mask: numpy's own choice by truths guesses, and often wrong."""
         one, other = (self.number(part, width) for part in operands(node))
@@ -205,8 +212,7 @@ class _Lowering:
         elif node[0] == "select":
             found, own = self._either(node, width), width
         elif node[0] == "*" and self.width(node) == width == 64:
-            factors = stacks([self.number(factor, width) for factor in operands_of("*", node)], "*")
-            return reduce(lambda a, b: ("*", a, b), factors)
+            return self._product(list(operands_of("*", node)))
         else:
             own = width if node[0] in _MODULAR and width < 64 else self.width(node)
             if node[0] == "&" and own == HALF_BITS and node[2] == (1 << 32) - 1:
