@@ -108,8 +108,8 @@ class Layout:
     def _reader(self, records: Records, memory: Words) -> Callable[[slice], Words]:
         """What gives some of the rows as words: where they are, or copied into memory."""
         if self._in_place:
-            words = records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
-            return words.__getitem__
+            words: Words = records.view(np.uint64).reshape(len(records), -1)[:, : self.words]
+            return lambda part: words[part]
         if self._shift is None:
             given, copied = records, memory.view(RECORD)[:, 0]
             copy = _copy_fields
@@ -163,7 +163,8 @@ class Layout:
         """A field where it lies: signed."""
         size = _FIELDS[field][0].itemsize
         word, first = divmod(self._offsets[field], WORD_BYTES)
-        return words[word].view(f"i{size}")[first // size :: WORD_BYTES // size]
+        column: npt.NDArray[Any] = words[word].view(f"i{size}")[first // size :: WORD_BYTES // size]
+        return column
 
 
 def _all_aligned(offsets: dict[str, int]) -> bool:

@@ -131,10 +131,10 @@ class Algebra:
                 return other
         if right == {"+": 0, "-": 0, "<<": 0, ">>": 0, "*": 1}.get(symbol):
             return left
-        if symbol in ("+", "-") and isinstance(right, int) and isinstance(left, tuple) and left[0] in ("+", "-"):
-            if isinstance(left[2], int):  # x ± a ± b is x + c
-                added = (left[2] if left[0] == "+" else -left[2]) + (right if symbol == "+" else -right)
-                return self.made("+", left[1], added) if added >= 0 else self.made("-", left[1], -added)
+        match symbol, left, right:  # x ± a ± b is x + c
+            case ("+" | "-"), (("+" | "-") as inner, value, int(first)), int(second):
+                added = (first if inner == "+" else -first) + (second if symbol == "+" else -second)
+                return self.made("+", value, added) if added >= 0 else self.made("-", value, -added)
         if symbol == "//" and isinstance(right, int) and right & (right - 1) == 0:
             return self.made(">>", left, right.bit_length() - 1)
         if symbol == "-" and right == 1 << 31:
@@ -187,7 +187,7 @@ class Algebra:
 
     def joined(self, parts: Mapping[frozenset[int], Expression]) -> Expression:
         """One expression that is each of several in rows of some cases."""
-        (cases, first), *others = parts.items()
+        (_, first), *others = parts.items()
         if all(node == first and type(node) is type(first) for _, node in others):
             return first
         if all(decided_by_case(node) for node in parts.values()):

@@ -16,6 +16,8 @@ from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
 from cupytma.tensormap.vectorised import program
 
+__all__ = ["RECORD", "encode_records", "to_records"]
+
 # Operands that are often the same for many rows.
 _OFTEN_CONSTANT = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
 # Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache.

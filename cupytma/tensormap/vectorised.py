@@ -10,7 +10,7 @@ Where all rows are of one kind and rank, the same is made for those alone, and i
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -31,9 +31,11 @@ from cupytma.tensormap.expressions import (
     names,
 )
 from cupytma.tensormap.fields import RANKS, BitField, fields_of
+from cupytma.tensormap.lowering import Lowering
 from cupytma.tensormap.resolving import Resolver, sequence_of
 from cupytma.tensormap.rule import DERIVED, FULL_RANK, MODES, SEQUENCES, entries
-from cupytma.tensormap.writing import HALF_BITS, Place, Program, written
+from cupytma.tensormap.stacking import HALF_BITS
+from cupytma.tensormap.writing import Place, Program, written
 
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.LShift: "<<", ast.RShift: ">>",
@@ -117,12 +119,12 @@ class _Table:
         self._cases = cases
         self._plain = Algebra()  # knows no ranges, and so does not do away with the rules that they come from
         self._algebra = Algebra()
-        self._clauses: dict[Key, dict[Cases, Expression]] = {}
-        self._terms: dict[Key, dict[Cases, Expression]] = {}
-        self._placed: dict[Key, dict[int, BitField]] = {}
-        self._applied: dict[Key, set[int]] = {}
-        self._stand_ins: dict[int, dict[str, int]] = {}
-        self._present: dict[str, set[int]] = {}
+        self._clauses: dict[Key, dict[Cases, Expression]] = {}  # of rules, for the cases of each kind
+        self._applied: dict[Key, set[int]] = {}  # the cases that a clause can refuse
+        self._terms: dict[Key, dict[Cases, Expression]] = {}  # of fields
+        self._placed: dict[Key, dict[int, BitField]] = {}  # where a field lies, by case
+        self._present: dict[str, set[int]] = {}  # the cases that have a column
+        self._stand_ins: dict[int, dict[str, int]] = {}  # what the columns are that a case does not have
         self._refused = False
         for number, kind in enumerate(MODES):
             own = frozenset(case for case in cases if case // RANKS_APART == number)
@@ -154,9 +156,9 @@ class _Table:
         for case in own:
             for field in fields_of(layout, case % RANKS_APART):
                 if text := codec.value_text(field, layout):
-                    key = (field.word, field.name, field.index, field.shift)
-                    self._placed.setdefault(key, {})[case] = field
-                    node = self._terms.setdefault(key, {}).setdefault(own, table.expression(text))
+                    place = (field.word, field.name, field.index, field.shift)
+                    self._placed.setdefault(place, {})[case] = field
+                    node = self._terms.setdefault(place, {}).setdefault(own, table.expression(text))
                     self._note(self._settled(node, case), case)
 
     def _note(self, node: Expression, case: int) -> None:
@@ -197,22 +199,20 @@ class _Table:
         if len(self._cases) > 1:
             truths.append(("!=", ("mask", frozenset(self._cases)), 0))
         for key, parts in self._clauses.items():
-            clause, mask = self._joined(parts), -1
-            applied = frozenset(self._applied[key])
-            if any(self._settled(clause, case) is not True for case in self._cases if case not in applied):
-                mask = ("mask", applied)
+            clause, applied = self._joined(parts), frozenset(self._applied[key])
+            elsewhere = any(self._settled(clause, case) is not True for case in self._cases if case not in applied)
             found = _zero_bits(clause, self._plain)
             if found is None:  # a range is what the simplifications rest on, and stays as it is
-                truth = self._shielded(clause, self._plain) if _span(clause) else self._shielded(algebra.simplified(clause))
-                truths.append(truth if mask == -1 else algebra.made("|", truth, ("==", mask, 0)))
-                continue
-            value, wrong = (algebra.simplified(part) for part in found)
-            bits.setdefault(self._shielded(wrong if mask == -1 else ("&", wrong, mask)), []).append(self._shielded(value))
-        words = {place: self._shielded(self._packed(terms)) for place, terms in self._words().items()}
+                span = _span(clause)
+                truth = self._shielded(clause if span else algebra.simplified(clause), self._plain if span else algebra)
+                truths.append(algebra.made("|", truth, ("==", ("mask", applied), 0)) if elsewhere else truth)
+            else:
+                value, mask = (self._shielded(algebra.simplified(part), algebra) for part in found)
+                bits.setdefault(("&", mask, ("mask", applied)) if elsewhere else mask, []).append(value)
+        words = {place: self._shielded(self._packed(terms), algebra) for place, terms in self._words().items()}
         partial = {name: frozenset(cases) for name, cases in self._present.items() if len(cases) < len(self._cases)}
-        return written(
-            algebra, frozenset(self._cases), partial, [truth for truth in truths if truth is not True], bits, words
-        )
+        lowering = Lowering(algebra, partial, frozenset(self._cases))
+        return written(lowering, [truth for truth in truths if truth is not True], bits, words)
 
     def _joined(self, parts: dict[Cases, Expression]) -> Expression:
         """One expression for all the cases."""
@@ -223,12 +223,7 @@ class _Table:
         """The fields in place: by word where all come from 64-bit operands or fill one, else by half."""
         found: dict[Place, list[Expression]] = {}
         made = self._algebra.made
-        split = {
-            key[0]
-            for key, parts in self._terms.items()
-            if all(field.width <= HALF_BITS for field in self._placed[key].values())
-            and not all(names(node) and {sequence_of(name)[0] for name in names(node)} <= WIDE for node in parts.values())
-        }
+        split = {key[0] for key, parts in self._terms.items() if not self._fills_words(key, parts.values())}
         for key, parts in self._terms.items():
             placed = self._placed[key]
             halves = {field.low // HALF_BITS for field in placed.values()}
@@ -247,6 +242,13 @@ class _Table:
             found.setdefault((key[0], None if whole else halves.pop()), []).append(term)
         return found
 
+    def _fills_words(self, key: Key, values: Iterable[Expression]) -> bool:
+        """Whether a field is one of more than half a word, or one of 64-bit operands."""
+        if any(field.width > HALF_BITS for field in self._placed[key].values()):
+            return True
+        found = {sequence_of(name)[0] for node in values for name in names(node)}
+        return bool(found) and found <= WIDE
+
     def _packed(self, terms: Sequence[Expression]) -> Expression:
         """Fields put together: those that the same operand decides are looked up together."""
         parts: dict[Any, list[Expression]] = {}
@@ -257,9 +259,8 @@ class _Table:
         joined = [reduce(lambda a, b: made("|", a, b), several) for several in parts.values()]
         return reduce(lambda a, b: made("|", a, b), [self._algebra.simplified(term) for term in joined])
 
-    def _shielded(self, node: Expression, algebra: Algebra | None = None) -> Expression:
+    def _shielded(self, node: Expression, algebra: Algebra) -> Expression:
         """The same, with columns as what they hold more than their stand-in."""
-        algebra = algebra or self._algebra
         if isinstance(node, str):
             stand_in = self._stand_in(node)
             partial = len(self._present.get(node, self._cases)) < len(self._cases)

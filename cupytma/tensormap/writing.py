@@ -1,38 +1,21 @@
-"""From expressions to a Python function over numpy columns.
-
-Columns have the width that they have in the rows, 32 or 64 bits, and so do the values reckoned from them: what lies
-within 32 bits in rows that keep the rules, and what only its lowest 32 bits matter of, is reckoned in 32. Numbers that
-wrap come from rows that another rule refuses.
-"""
+"""From expressions to a Python function over numpy columns."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cupytma.tensormap.columns import WIDE
-from cupytma.tensormap.expressions import (
-    CASE,
-    CASES,
-    COMPARISONS,
-    Algebra,
-    Expression,
-    is_truth,
-    operands,
-    operands_of,
-)
-from cupytma.tensormap.resolving import sequence_of
+from cupytma.tensormap.expressions import CASE, Expression, operands_of
+from cupytma.tensormap.lowering import PRESENT, Lowering
+from cupytma.tensormap.stacking import HALF_BITS, parts, settled_width, stacks
 
-HALF_BITS = 32
-# Operations whose lowest bits are decided by the lowest bits of what they are made of.
-_MODULAR = ("+", "-", "*", "&", "|", "<<")
-_PRESENT = "present"
+_REDUCTIONS = {"|": "or_of", "&": "and_of", "*": "product_of"}
 
 # A word, or its lower (0) or upper (1) half.
 Place = tuple[int, int | None]
@@ -63,9 +46,7 @@ class Program:
 
 
 def written(
-    algebra: Algebra,
-    cases: frozenset[int],
-    partial: Mapping[str, frozenset[int]],
+    lowering: Lowering,
     truths: Sequence[Expression],
     bits: Mapping[Expression, Sequence[Expression]],
     words: Mapping[Place, Expression],
@@ -74,44 +55,31 @@ def written(
 
     Parameters
     ----------
-    algebra : Algebra
-    cases : frozenset of int
-        Those that the rows may have.
-    partial : mapping
-        Of columns that not every row has, the cases that have them.
-    truths : sequence
+    lowering : Lowering
+    truths : sequence of expressions
     bits : mapping
-        From masks to values.
+        From masks to the values that must have none of their bits.
     words : mapping
+        From places to what is put there.
     """
-    lowering = _Lowering(algebra, partial, cases)
     refusing = stacks([lowering.truth(truth) for truth in truths], "&")
-    groups: dict[tuple[int, Expression], list[Expression]] = {}
-    for mask, values in bits.items():
-        for value in values:
-            width = lowering.width(value)
-            found = groups.setdefault((width, lowering.number(mask, width)), [])
-            if (lowered := lowering.number(value, width)) not in found:
-                found.append(lowered)
-    looked_at = {key: stacks(values, "|") for key, values in groups.items()}
+    looked_at = {key: stacks(values, "|") for key, values in _by_mask_and_width(lowering, bits).items()}
     filled = {
-        place: stacks(
-            [lowering.number(term, 64 if place[1] is None else HALF_BITS) for term in operands_of("|", expression)], "|"
+        (word, half): stacks(
+            [lowering.number(term, 64 if half is None else HALF_BITS) for term in operands_of("|", expression)], "|"
         )
-        for place, expression in words.items()
+        for (word, half), expression in words.items()
     }
     sequences = lowering.sequences()
     writer = _Writer(
-        [*(mask for _, mask in sequences.values()), *refusing, *(part for (_, mask), values in looked_at.items() for part in (*values, mask)),
-        *(term for terms in filled.values() for term in terms)]
-    )  # fmt: skip
-    if lowering.masks:
-        writer.lines.append(f"{_PRESENT} = take(present_by_case, {CASE})")
-        writer.columns.add(CASE)
-    for name, (stand_in, mask) in sequences.items():
-        writer.columns.add(name)
-        writer.neutralise(name, stand_in, mask)
-    writer.lines += ["kept = True", "wrong_32 = wrong_64 = 0"]
+        [
+            *(mask for _, mask in sequences.values()),
+            *refusing,
+            *(part for (_, mask), values in looked_at.items() for part in (*values, mask)),
+            *(term for terms in filled.values() for term in terms),
+        ]
+    )
+    writer.begin(sequences, masks=bool(lowering.masks))
     for truth in refusing:
         writer.line("kept = kept & {}", truth)
     for (width, mask), values in looked_at.items():
@@ -120,233 +88,23 @@ def written(
         writer.lines.append(f"wrong_{width} |= bits")
     for (word, half), terms in filled.items():
         writer.put(f"words[{word}]" if half is None else f"halves[{word}, {half}::2]", terms, whole=half is None)
-    columns = tuple((name, lowering.entries.get(name, 0)) for name in sorted(writer.columns - {_PRESENT}))
-    text = "\n    ".join(
-        [
-            f"def run(words, {', '.join(name for name, _ in columns)}):",
-            "halves = words.view(int32)",
-            *writer.lines,
-            "return ~kept | (wrong_32 != 0) | (wrong_64 != 0)",
-        ]
-    )
-    namespace: dict[str, Any] = {
-        **writer.tables, "present_by_case": lowering.present_by_case(), "take": take, "number": number, "wide": wide,
-        "narrow": narrow, "put": put, "put_both": np.bitwise_or, "int32": np.int32,
-        "or_of": np.bitwise_or.reduce, "and_of": np.bitwise_and.reduce, "product_of": np.multiply.reduce,
-    }  # fmt: skip
-    exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
-    return Program(columns, 1 + max(word for word, _ in words), namespace["run"])
+    columns = tuple((name, lowering.entries.get(name, 0)) for name in sorted(writer.columns - {PRESENT}))
+    run = writer.function([name for name, _ in columns], {"present_by_case": lowering.present_by_case()})
+    return Program(columns, 1 + max(word for word, _ in words), run)
 
 
-class _Lowering:
-    """Gives every operation a width."""
-
-    def __init__(self, algebra: Algebra, partial: Mapping[str, frozenset[int]], all_cases: frozenset[int]) -> None:
-        self._bounds = algebra.bounds
-        self._partial = partial
-        self.all_cases = all_cases
-        self.masks: dict[frozenset[int], int] = {}
-        self.entries: dict[str, int] = {}
-        self._stand_ins: dict[str, int] = {}
-
-    def present_by_case(self) -> npt.NDArray[np.int32]:
-        """Of every case, the bits of the masks that are set there."""
-        bits = [sum(1 << bit for cases, bit in self.masks.items() if case in cases) for case in range(CASES)]
-        return np.array(bits, np.int64).astype(np.int32)
-
-    def width(self, node: Expression) -> int:
-        """The bits that an expression is reckoned in."""
-        if isinstance(node, tuple) and node[0] in ("+", "-", "*", "<<", ">>", "//", "%", "quotient", "take"):
-            parts = operands(node) if node[0] != "take" else ()
-            bounds = self._bounds(node)
-            fits = bounds is not None and -(1 << 31) <= bounds[0] <= bounds[1] < 1 << 31
-            return max([HALF_BITS if fits else 64, *(self.width(part) for part in parts)])
-        if isinstance(node, str):
-            return 64 if sequence_of(node)[0] in WIDE or node == CASE else HALF_BITS
-        if isinstance(node, int):
-            return HALF_BITS if -(1 << 31) <= node < 1 << 31 else 64
-        if node[0] in ("base", "signed"):
-            return self.width(node[1]) if node[0] == "base" else HALF_BITS
-        return max([HALF_BITS, *(self.width(part) for part in operands(node) if not is_truth(node))])
-
-    def truth(self, node: Expression) -> Expression:
-        """An expression that is true or false."""
-        if isinstance(node, bool):
-            return node
-        if node[0] == "take":
-            return ("take", node[1], self.number(node[2], 64), 1)
-        if node[0] in ("==", "!=") and node[2] == 0 and isinstance(node[1], tuple) and node[1][0] == "mask":
-            return (node[0], ("&", _PRESENT, 1 << (HALF_BITS - 1 - self._shift(node[1][1]))), 0)
-        if node[0] in COMPARISONS:
-            width = max(self.width(part) for part in operands(node))
-            return (node[0], *(self.number(part, width) for part in operands(node)))
-        if node[0] == "select":
-            mask, one, other = self._leaf(("mask", node[1])), *(self.truth(part) for part in operands(node))
-            return ("|", ("&", one, ("!=", mask, 0)), ("&", other, ("==", mask, 0)))
-        return (node[0], *(self.truth(part) for part in operands(node)))
-
-    def _product(self, factors: Sequence[Expression]) -> Expression:
-        """A product in 64 bits; the factors that are not worked out together are widened at the end."""
-        wide = {self.number(factor, 64): factor for factor in factors}
-        narrow = {low: ("wide", self.number(node, HALF_BITS)) for low, node in wide.items() if self.width(node) < 64}
-        together = stacks([self.number(factor, 64) for factor in factors], "*")
-        return reduce(lambda a, b: ("*", a, b), [narrow.get(factor, factor) for factor in together])
-
-    def _either(self, node: Expression, width: int) -> Expression:
-        """One of two numbers by the bits of a mask: numpy's own choice by truths guesses, and often wrong."""
-        one, other = (self.number(part, width) for part in operands(node))
-        return ("^", other, ("&", ("^", one, other), self.number(("mask", node[1]), width)))
-
-    def number(self, node: Expression, width: int) -> Expression:
-        """An expression in so many bits: of more, the lowest."""
-        if is_truth(node):
-            found, own = ("number", self.truth(node)), HALF_BITS
-        elif isinstance(node, int):
-            return node if width == 64 else (node + (1 << 31)) % (1 << 32) - (1 << 31)
-        elif isinstance(node, str) or node[0] in ("mask", "base"):
-            found, own = self._leaf(node), self.width(node)
-        elif node[0] == "take":
-            found, own = ("take", node[1], self.number(node[2], 64), width), width
-        elif node[0] == "signed":
-            found, own = self.number(node[1], HALF_BITS), HALF_BITS
-        elif node[0] == "select":
-            found, own = self._either(node, width), width
-        elif node[0] == "*" and self.width(node) == width == 64:
-            return self._product(list(operands_of("*", node)))
-        else:
-            own = width if node[0] in _MODULAR and width < 64 else self.width(node)
-            if node[0] == "&" and own == HALF_BITS and node[2] == (1 << 32) - 1:
-                return self.number(node[1], own)
-            found = (node[0], *(self.number(part, own) for part in operands(node)))
-        return found if own == width else ("wide" if width == 64 else "narrow", found)
-
-    def _leaf(self, node: Expression) -> Expression:
-        if isinstance(node, tuple) and node[0] == "mask":
-            return (">>", ("<<", _PRESENT, self._shift(node[1])), 31)
-        _, name, stand_in = node if isinstance(node, tuple) else ("base", node, 0)
-        sequence, entry = sequence_of(name)
-        if entry is not None:
-            self._stand_ins[sequence] = stand_in
-            self.entries[sequence] = max(self.entries.get(sequence, 0), entry + 1)
-            return ("entry", sequence, entry)
-        less = ("-", name, stand_in) if stand_in else name
-        cases = self._partial.get(name)
-        return less if cases is None else ("&", less, self.number(("mask", cases), self.width(name)))
-
-    def _shift(self, cases: frozenset[int]) -> int:
-        """By how much the bits of a row are moved up for the sign to be that of a mask."""
-        bit = self.masks.setdefault(cases, len(self.masks))
-        assert bit < HALF_BITS - 1, "more sets of cases than a mask has bits"
-        return HALF_BITS - 1 - bit
-
-    def sequences(self) -> dict[str, tuple[int, Expression]]:
-        """What stands in for the entries of sequences that a row does not have, and the masks of those it has."""
-        rows: list[tuple[int, ...]] = []
-        found = {}
-        for name, count in sorted(self.entries.items(), key=lambda item: -item[1]):
-            cases = [self._partial.get(f"{name}_{i}", self.all_cases) for i in range(count)]
-            mask: Expression = -1
-            if any(several != self.all_cases for several in cases):
-                mask = self._masks(tuple(self._shift(several) for several in cases), name in WIDE, rows)
-            found[name] = self._stand_ins[name], mask
-        return found
-
-    @staticmethod
-    def _masks(shifts: tuple[int, ...], wide: bool, rows: list[tuple[int, ...]]) -> Expression:
-        """The masks of several entries, or some of those that others have already."""
-        for row in rows:
-            for start in range(len(row) - len(shifts) + 1):
-                if row[start : start + len(shifts)] == shifts:
-                    return ("planes", _Lowering._masks_of(row, wide), start, start + len(shifts))
-        rows.append(shifts)
-        return _Lowering._masks_of(shifts, wide)
-
-    @staticmethod
-    def _masks_of(shifts: tuple[int, ...], wide: bool) -> Expression:
-        mask = (">>", ("<<", _PRESENT, ("row", shifts, HALF_BITS)), 31)
-        return ("wide", mask) if wide else mask
-
-
-def stacks(nodes: Sequence[Expression], symbol: str) -> list[Expression]:
-    """Operands of one operator, with those that differ by the entries of sequences worked out together.
-
-    One call of numpy for several columns costs less than one for each.
-    """
-    alike: dict[Any, list[Expression]] = {}
-    for node in nodes:
-        alike.setdefault(_outline(node), []).append(node)
-    found: list[Expression] = []
-    for group in alike.values():
-        together = _stacked(sorted(group, key=_first_entry)) if len(group) > 1 else None
-        found += group if together is None else [("reduce", symbol, together)]
+def _by_mask_and_width(
+    lowering: Lowering, bits: Mapping[Expression, Sequence[Expression]]
+) -> dict[tuple[int, Expression], list[Expression]]:
+    """Values that are looked at together, settled."""
+    found: dict[tuple[int, Expression], list[Expression]] = {}
+    for mask, values in bits.items():
+        for value in values:
+            width = lowering.width(value)
+            group = found.setdefault((width, lowering.number(mask, width)), [])
+            if (settled := lowering.number(value, width)) not in group:
+                group.append(settled)
     return found
-
-
-def _outline(node: Expression) -> Any:
-    """What is left of an expression without its numbers and entries."""
-    if not isinstance(node, tuple):
-        return node if isinstance(node, (str, bool)) else 0
-    if node[0] == "take":
-        return ("take", node[1] if node[2] != CASE else None, _outline(node[2]), node[3])
-    return node[:2] if node[0] == "entry" else (node[0], *map(_outline, node[1:]))
-
-
-def _first_entry(node: Expression) -> int:
-    """The least entry in an expression."""
-    if not isinstance(node, tuple):
-        return 1 << HALF_BITS
-    return int(node[2]) if node[0] == "entry" else min(map(_first_entry, _parts(node)))
-
-
-def _stacked(nodes: Sequence[Expression]) -> Expression | None:
-    """Expressions of the same outline as one over several entries; None where those do not follow each other."""
-    first = nodes[0]
-    if all(node == first for node in nodes):
-        return first
-    if not isinstance(first, tuple):
-        return None  # numbers, which become a row beside what they belong to
-    if first[0] == "entry":
-        numbers = [node[2] for node in nodes]
-        start = numbers[0]
-        return ("entries", first[1], start, start + len(nodes)) if numbers == [*range(start, start + len(nodes))] else None
-    if first[0] == "take":
-        if first[2] == CASE:
-            return ("takes", tuple(node[1] for node in nodes), CASE, first[3])
-        index = _stacked([node[2] for node in nodes])
-        return None if index is None else ("take", first[1], index, first[3])
-    parts: list[Expression] = []
-    for several in zip(*(node[1:] for node in nodes), strict=True):
-        if all(isinstance(part, int) for part in several) and len(set(several)) > 1:
-            width = next((w for part in first[1:] if (w := _lowered_width(part))), 64)
-            parts.append(("row", several, width))
-        else:
-            parts.append(_stacked(several))
-    return None if None in parts else (first[0], *parts)
-
-
-def _lowered_width(node: Expression) -> int:
-    """The bits of an expression that has them settled; 0 for a number, which adapts."""
-    if isinstance(node, str):
-        return 64 if node in WIDE or node == CASE else HALF_BITS
-    if not isinstance(node, tuple):
-        return 0
-    if node[0] == "entry":
-        return 64 if node[1] in WIDE else HALF_BITS
-    if node[0] in ("wide", "narrow", "number"):
-        return 64 if node[0] == "wide" else HALF_BITS
-    return int(node[3]) if node[0] == "take" else max(map(_lowered_width, node[1:]))
-
-
-def _parts(node: Expression) -> tuple[Expression, ...]:
-    """The expressions that one with settled widths is made of."""
-    match node[0]:
-        case "take" | "takes" | "reduce":
-            return (node[2],)
-        case "planes":
-            return (node[1],)
-        case "entry" | "entries" | "row":
-            return ()
-    return tuple(node[1:])
 
 
 class _Writer:
@@ -370,8 +128,32 @@ class _Writer:
             return
         self._uses[node] += 1
         if self._uses[node] == 1:
-            for part in _parts(node):
+            for part in parts(node):
                 self._count(part)
+
+    def begin(self, sequences: Mapping[str, tuple[int, Expression]], masks: bool) -> None:
+        """Statements that prepare the columns."""
+        if masks:
+            self.lines.append(f"{PRESENT} = take(present_by_case, {CASE})")
+            self.columns.add(CASE)
+        for name, (stand_in, mask) in sequences.items():
+            self.columns.add(name)
+            self._neutralise(name, stand_in, mask)
+        self.lines += ["halves = words.view(int32)", "kept = True", "wrong_32 = wrong_64 = 0"]
+
+    def function(self, columns: Sequence[str], more: Mapping[str, Any]) -> Callable[..., npt.NDArray[np.bool_]]:
+        """The function of all statements."""
+        lines = [
+            f"def run(words, {', '.join(columns)}):", *self.lines, "return ~kept | (wrong_32 != 0) | (wrong_64 != 0)"
+        ]
+        namespace: dict[str, Any] = {
+            **self.tables, **more, "take": take, "number": number, "wide": wide, "narrow": narrow, "put": put,
+            "put_both": np.bitwise_or, "or_of": np.bitwise_or.reduce, "and_of": np.bitwise_and.reduce,
+            "product_of": np.multiply.reduce, "int32": np.int32,
+        }  # fmt: skip
+        exec(compile("\n    ".join(lines), "<tensor maps in columns>", "exec"), namespace)
+        run: Callable[..., npt.NDArray[np.bool_]] = namespace["run"]
+        return run
 
     def line(self, form: str, *values: Expression) -> None:
         """A statement of some expressions, after those that name what they share."""
@@ -390,7 +172,7 @@ class _Writer:
         for value in others[1:]:
             self.line(f"{name} |= {{}}", value)
 
-    def neutralise(self, name: str, stand_in: int, mask: Expression) -> None:
+    def _neutralise(self, name: str, stand_in: int, mask: Expression) -> None:
         """Statements that make a sequence what it holds more than its stand-in, where it is."""
         if stand_in:
             self.lines.append(f"{name} -= {self._constant(stand_in, 64 if name in WIDE else HALF_BITS)}")
@@ -433,33 +215,32 @@ class _Writer:
 
     def _operation(self, node: Expression) -> str:
         symbol = node[0]
-        texts = [self._text(part) for part in _parts(node)]
-        if symbol == "take":
-            return f"take({self._table(node[1], node[3])}, {texts[0]})"
-        if symbol == "takes":
-            name = self._table(node[1], node[3])
-            return f"{name}.take({texts[0]}, axis=1)"
-        if symbol == "row":
-            return self._table(tuple((number,) for number in node[1]), node[2])
-        if symbol == "entry":
-            return f"{node[1]}[{node[2]}]"
-        if symbol == "planes":
-            return f"{texts[0]}[{node[2]}:{node[3]}]"
-        if symbol == "entries":
-            return f"{node[1]}[{node[2]}:{node[3]}]"
-        if symbol == "reduce":
-            return f"{ {'|': 'or_of', '&': 'and_of', '*': 'product_of'}[node[1]]}({texts[0]})"
-        if symbol in ("wide", "narrow", "number"):
-            return f"{symbol}({', '.join(texts)})"
+        texts = [self._text(part) for part in parts(node)]
+        match node:
+            case ("take", values, _, width):
+                return f"take({self._table(values, width)}, {texts[0]})"
+            case ("takes", tables, _, width):
+                return f"{self._table(tables, width)}.take({texts[0]}, axis=1)"
+            case ("row", numbers, width):
+                return self._table(tuple((number,) for number in numbers), width)
+            case ("entry", name, i):
+                return f"{name}[{i}]"
+            case ("entries", name, i, j):
+                return f"{name}[{i}:{j}]"
+            case ("planes", _, i, j):
+                return f"{texts[0]}[{i}:{j}]"
+            case ("reduce", over, _):
+                return f"{_REDUCTIONS[over]}({texts[0]})"
+            case (("wide" | "narrow" | "number"), _):
+                return f"{symbol}({texts[0]})"
         for i, (side, other) in enumerate(zip(node[1:], node[:0:-1], strict=True)):
             if type(side) is int and not isinstance(other, int):
-                texts[i] = self._constant(side, _lowered_width(other))
+                texts[i] = self._constant(side, settled_width(other))
         return f"({texts[0]} {'//' if symbol == 'quotient' else symbol} {texts[1]})"
 
     def _constant(self, value: int, width: int) -> str:
         """A number as an array, which numpy takes twice as fast as an int."""
         return self._table(value, width) if width else str(value)
-
 
     def _table(self, values: Any, width: int) -> str:
         name = self._table_names.setdefault((values, width), f"table_{len(self._table_names)}")

@@ -114,3 +114,31 @@ def test_many_rows_of_one_kind_and_rank_are_encoded_like_few() -> None:
     many_status, many_payload = encode_records(np.resize(few, 70_000))
     np.testing.assert_array_equal(many_status, np.resize(status, 70_000))
     np.testing.assert_array_equal(many_payload, np.resize(payload, (70_000, 128)))
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_rows_of_one_kind_and_rank_are_encoded_as_among_all_others(target: str) -> None:
+    records = random_records(20_000, seed=9)
+    status, payload = encode_records(records, target)
+    for kind in (0, 1, 2):
+        for rank in range(-1, 8):
+            alike = (records["op"] == kind) & (records["rank"] == rank)
+            alone_status, alone_payload = encode_records(records[alike], target)
+            np.testing.assert_array_equal(alone_status, status[alike])
+            np.testing.assert_array_equal(alone_payload, payload[alike])
+
+
+def test_ranks_far_outside_their_range_are_refused_among_others() -> None:
+    records = random_records(100, seed=10)
+    for rank in (-(2**31), -1, 0, 6, 7, 8, 2**31 - 1):
+        records["rank"][::2] = rank
+        status, payload = encode_records(records)
+        assert status[::2].all()
+        assert not payload[::2].any()
+
+
+def test_the_records_given_are_left_as_they_are() -> None:
+    records = random_records(2000, seed=11)
+    before = records.copy()
+    encode_records(records)
+    np.testing.assert_array_equal(records, before)
