@@ -35,6 +35,8 @@ FIELD_NAMES = {
 WORD_BYTES = 8
 # Rows turned at a time: they and their columns stay in the nearest cache.
 ROWS_TURNED = 512
+# Rows whose fields lie further apart are gathered field by field.
+_MOST_BYTES = 4 * RECORD.itemsize
 
 Records = npt.NDArray[np.void]
 Words = npt.NDArray[np.uint64]
@@ -65,7 +67,12 @@ class Layout:
     def __init__(self, dtype: np.dtype[np.void]) -> None:
         fields = dict(dtype.fields or {})
         offsets = {name: int(fields[name][1]) for name in _FIELDS}
-        alike = not dtype.hasobject and all(fields[name][0] == field for name, (field, _) in _FIELDS.items())
+        end = max(offset + _FIELDS[name][0].itemsize for name, offset in offsets.items())
+        alike = (
+            not dtype.hasobject
+            and end <= _MOST_BYTES
+            and all(fields[name][0] == field for name, (field, _) in _FIELDS.items())
+        )
         # All that may stand before a row for its fields to be aligned.
         shifts = [s for s in range(WORD_BYTES) if alike and _all_aligned({n: o + s for n, o in offsets.items()})]
         self._shift = shifts[0] if shifts else None

@@ -15,6 +15,7 @@ from cupytma.tensormap.expressions import CASE, CASES
 from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
 from cupytma.tensormap.vectorised import program
+from cupytma.tensormap.writing import Program
 
 __all__ = ["RECORD", "encode_records", "to_records"]
 
@@ -77,6 +78,7 @@ class _Encoder:
         self._turned = np.empty((layout.words, most), np.uint64)
         self._halves = np.empty((2 * layout.words, most), np.int32)
         self._words = np.zeros((WORDS, most), np.int64)
+        self._last: Program | None = None  # whose words those are
 
     def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
         """Fill in the status and the words, which are 0, of some rows.
@@ -95,6 +97,9 @@ class _Encoder:
         if found is None:
             status[:] = 1
             return
+        if found is not self._last:
+            self._words[:] = 0
+            self._last = found
         columns = [
             cases if name == CASE else self._layout.operand(rows, name, count, self._halves)
             for name, count in found.columns

@@ -19,6 +19,7 @@ LAYOUTS = {
     "packed behind one byte": np.dtype([("note", "u1"), *PACKED.descr]),
     "behind a name of 5 characters": np.dtype([("name", "S5"), *FIELDS.items(), ("more", "S131")]),
     "with an object": np.dtype([*FIELDS.items(), ("anything", object)]),
+    "with much between the fields": np.dtype([part for n, f in FIELDS.items() for part in ((n, f), (f"{n}_note", "S99"))]),
     "of the other byte order": PACKED.newbyteorder("S"),
     "all of 64 bits": np.dtype(
         [(n, (np.dtype(f"{f.base.kind if f.base.kind == 'u' else 'i'}8"), f.shape)) for n, f in FIELDS.items()]
@@ -142,3 +143,13 @@ def test_the_records_given_are_left_as_they_are() -> None:
     before = records.copy()
     encode_records(records)
     np.testing.assert_array_equal(records, before)
+
+
+def test_blocks_of_one_kind_and_rank_leave_nothing_to_those_of_another() -> None:
+    few = random_records(4000, seed=12)
+    status, payload = encode_records(few)
+    order = np.lexsort((-few["rank"], few["op"]))
+    order = np.repeat(order, 60)  # whole blocks of one kind and rank, the highest rank first
+    many_status, many_payload = encode_records(few[order])
+    np.testing.assert_array_equal(many_status, status[order])
+    np.testing.assert_array_equal(many_payload, payload[order])
