@@ -19,7 +19,7 @@ LAYOUTS = {
     "packed behind one byte": np.dtype([("note", "u1"), *PACKED.descr]),
     "behind a name of 5 characters": np.dtype([("name", "S5"), *FIELDS.items(), ("more", "S131")]),
     "with an object": np.dtype([*FIELDS.items(), ("anything", object)]),
-    "with much between the fields": np.dtype([part for n, f in FIELDS.items() for part in ((n, f), (f"{n}_note", "S99"))]),
+    "with much between the fields": np.dtype([part for n in FIELDS for part in ((n, FIELDS[n]), (f"{n}_", "S99"))]),
     "of the other byte order": PACKED.newbyteorder("S"),
     "all of 64 bits": np.dtype(
         [(n, (np.dtype(f"{f.base.kind if f.base.kind == 'u' else 'i'}8"), f.shape)) for n, f in FIELDS.items()]
