@@ -41,8 +41,11 @@ _DATA_TYPE_OF_CODE = {(row.element_format, int(row.tf32)): member for member, ro
 _SWIZZLE_OF_CODE = {(row.swizzle_mode, row.swizzle_atomicity): member for member, row in SWIZZLES.items()}
 
 
-def _stored(field: BitField, layout: str) -> str:
-    """The expression for a field's bits in place, over the operands of the rules; empty for bits left at zero."""
+def value_text(field: BitField, layout: str) -> str:
+    """The expression for what a field holds, over the operands of the rules, before it is cut to the field's width.
+
+    Empty for bits left at zero.
+    """
     if field.name == "is_im2col":
         return f"{int(layout != 'tiled')}"
     if field.name == "driver_defect":
@@ -52,6 +55,14 @@ def _stored(field: BitField, layout: str) -> str:
         value = f"({value} - {field.bias})"
     if field.shift:
         value = f"({value} >> {field.shift})"
+    return value
+
+
+def _stored(field: BitField, layout: str) -> str:
+    """The expression for a field's bits in place, over the operands of the rules; empty for bits left at zero."""
+    value = value_text(field, layout)
+    if not value or field.name == "is_im2col":
+        return value
     if field.width < 64:
         value = f"({value} & {(1 << field.width) - 1:#x})"
     return f"({value} << {field.low})" if field.low else value

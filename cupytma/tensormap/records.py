@@ -10,48 +10,19 @@ import numpy.typing as npt
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
-from cupytma.tensormap.columns import Field, Layout, Reading, Records, Words, layout, turned
+from cupytma.tensormap.columns import FIELD_NAMES, RECORD, ROWS_TURNED, Layout, Records, layout
+from cupytma.tensormap.expressions import CASE, CASES
 from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
-from cupytma.tensormap.resolving import variables
-from cupytma.tensormap.rule import FULL_RANK, MODES, SEQUENCES
-from cupytma.tensormap.vectorised import Program, program
+from cupytma.tensormap.vectorised import program
+from cupytma.tensormap.writing import Program
 
-RECORD = np.dtype(
-    [
-        ("op", "u1"), ("dtype", "i4"), ("rank", "i4"), ("addr", "u8"), ("dims", "u8", 5), ("strides", "u8", 4),
-        ("box", "u4", 5), ("estr", "u4", 5), ("lower", "i4", 3), ("upper", "i4", 3), ("channels", "u4"),
-        ("pixels", "u4"), ("interleave", "i4"), ("swizzle", "i4"), ("l2", "i4"), ("oob", "i4"), ("wide_mode", "i4"),
-    ],
-    align=True,
-)
-"""One row of `encode_records`. ``op`` is 0 for tiled, 1 for im2col, 2 for im2col-wide; the rest are the parameters in
-driver order, entries beyond the rank ignored."""
+__all__ = ["RECORD", "encode_records", "to_records"]
 
-# The field of `RECORD` that an operand comes from.
-_FIELDS = {
-    "data_type": "dtype", "global_address": "addr", "interleave": "interleave", "swizzle": "swizzle",
-    "l2_promotion": "l2", "oob_fill": "oob", "wide_mode": "wide_mode", "channels_per_pixel": "channels",
-    "pixels_per_column": "pixels", "global_dim": "dims", "global_strides": "strides", "box_dim": "box",
-    "element_strides": "estr", "pixel_box_lower_corner": "lower", "pixel_box_upper_corner": "upper",
-}  # fmt: skip
-_PLACES: dict[str, Field] = {
-    variable: (field, i if name in SEQUENCES else None)
-    for name, field in _FIELDS.items()
-    for kind in MODES
-    for i, variable in enumerate(variables(name, kind, FULL_RANK))
-}
 # Operands that are often the same for many rows.
-_OFTEN_CONSTANT = frozenset(
-    variable
-    for name in ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode", "element_strides")
-    for variable in variables(name, MODES[0], FULL_RANK)
-)
-# Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache. Twice as
-# many are at most.
-_BLOCK = 1 << 13
-# Ranks are told apart up to here; what lies above is as illegal.
-_RANKS_APART = 8
+_OFTEN_CONSTANT = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "wide_mode")
+# Rows reckoned with at once: many enough that numpy's cost per call does not show, few enough for the cache.
+_BLOCK = 20 * 512
 
 
 def encode_records(
@@ -88,112 +59,65 @@ def encode_records(
             f"one {', '.join(problems)}"
         )
     chosen = targets.target(target)
-    status = np.ones(len(records), np.int32)
+    status = np.empty(len(records), np.int32)
     words = np.zeros((len(records), WORDS), np.int64)
-    encoder = _Encoder(layout(records.dtype, RECORD.names or ()), chosen.name, status, words)
+    records = np.ascontiguousarray(records)
+    encoder = _Encoder(layout(records.dtype), chosen.name, min(len(records), _BLOCK))
     for start in range(0, len(records), _BLOCK):
-        encoder.take(records[start : start + _BLOCK], start)
-    encoder.finish()
+        part = slice(start, start + _BLOCK)
+        encoder.encode(records[part], status[part], words[part])
     return status, words.view(np.uint8).reshape(-1, SIZE)
-
-
-class _Group:
-    """Rows of one kind and rank that wait until they are many."""
-
-    def __init__(self, words: int) -> None:
-        self.rows = np.empty((2 * _BLOCK, words), np.uint64)
-        self.numbers = np.empty(2 * _BLOCK, np.intp)
-        self.count = 0
 
 
 class _Encoder:
     """Encodes one block of rows after the other, in the same memory: fresh memory costs more than filling it."""
 
-    def __init__(
-        self, layout: Layout, target: str, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]
-    ) -> None:
+    def __init__(self, layout: Layout, target: str, most: int) -> None:
         self._layout, self._target = layout, target
-        self._status, self._words = status, words
-        self._block = np.empty((min(len(status), _BLOCK), layout.words), np.uint64)
-        self._turned = np.empty((layout.words, min(len(status), 2 * _BLOCK)), np.uint64)
-        self._columns = np.empty((len(_PLACES), self._turned.shape[1]), np.int64)
-        self._kind_and_rank = layout.reading([("op", None), ("rank", None)])
-        self._readings: dict[Program, Reading] = {}
-        self._waiting: dict[int, _Group] = {}
+        self._rows = np.empty((ROWS_TURNED, layout.words), np.uint64)
+        self._turned = np.empty((layout.words, most), np.uint64)
+        self._halves = np.empty((2 * layout.words, most), np.int32)
+        self._words = np.zeros((WORDS, most), np.int64)
+        self._last: Program | None = None  # whose words those are
 
-    def take(self, records: Records, first: int) -> None:
-        """Encode some rows, or let them wait for others of their kind and rank.
+    def encode(self, records: Records, status: npt.NDArray[np.int32], words: npt.NDArray[np.int64]) -> None:
+        """Fill in the status and the words, which are 0, of some rows.
 
         Raises
         ------
         DescriptorError
             If a kind is none of the three.
         """
-        rows = self._layout.rows(records, self._block)
-        kinds, ranks = self._kind_and_rank.columns_of_rows(rows)
-        if np.any((kinds < 0) | (kinds >= len(MODES))):
+        rows = self._layout.turned(records, self._turned, self._rows)
+        cases = self._layout.cases(rows)
+        if cases.max() >= CASES:
             raise DescriptorError("op must be 0 (tiled), 1 (im2col) or 2 (im2col-wide)")
-        keys = (kinds * _RANKS_APART + ranks.clip(0, _RANKS_APART - 1)).astype(np.uint8)
-        counts = np.bincount(keys)
-        if counts[keys[0]] == len(keys):
-            self._encode(int(keys[0]), rows, slice(first, first + len(rows)))
-            return
-        if rows.base is not self._block:  # one row after the other into the cache, from where they are picked
-            self._block[: len(rows)] = rows
-            rows = self._block[: len(rows)]
-        order = np.argsort(keys, kind="stable")
-        end = 0
-        for key, count in enumerate(counts):
-            end += count
-            if count:
-                self._wait(key, rows, order[end - count : end], first)
-
-    def _wait(self, key: int, rows: Words, chosen: npt.NDArray[np.intp], first: int) -> None:
-        if key not in self._waiting:
-            self._waiting[key] = _Group(self._layout.words)
-        group = self._waiting[key]
-        room = slice(group.count, group.count + len(chosen))
-        rows.take(chosen, axis=0, out=group.rows[room], mode="clip")
-        np.add(chosen, first, out=group.numbers[room])
-        group.count += len(chosen)
-        if group.count >= _BLOCK:
-            self._release(key, group)
-
-    def _release(self, key: int, group: _Group) -> None:
-        self._encode(key, group.rows[: group.count], group.numbers[: group.count])
-        group.count = 0
-
-    def finish(self) -> None:
-        """Encode what still waits."""
-        for key, group in self._waiting.items():
-            if group.count:
-                self._release(key, group)
-
-    def _encode(self, key: int, rows: Words, numbers: Any) -> None:
-        """Fill in the status, which is 1, and the words, which are 0, of rows of one kind and rank."""
-        found = program(MODES[key // _RANKS_APART], key % _RANKS_APART, self._target)
+        alike = bool(np.all(cases == cases[0]))
+        found = program(self._target, int(cases[0]) if alike else None)
         if found is None:
+            status[:] = 1
             return
-        if found not in self._readings:
-            self._readings[found] = self._layout.reading([_PLACES[name] for name in found.columns])
-        columns = self._readings[found].columns(turned(rows, self._turned), self._columns)
-        operands = [
-            _constant(column) if name in _OFTEN_CONSTANT else column
-            for name, column in zip(found.columns, columns, strict=True)
+        if found is not self._last:
+            self._words[:] = 0
+            self._last = found
+        columns = [
+            cases if name == CASE else self._layout.operand(rows, name, count, self._halves)
+            for name, count in found.columns
         ]
-        refused, values = found.run(*operands)
-        self._status[numbers] = refused
-        for word, value in zip(found.words, values, strict=True):
-            self._words[:, word][numbers] = value
-        wrong = np.flatnonzero(refused)
-        if len(wrong):
-            self._words[numbers.start + wrong if isinstance(numbers, slice) else numbers[wrong]] = 0
+        if alike:
+            columns = [
+                _constant(c) if n in _OFTEN_CONSTANT else c for (n, _), c in zip(found.columns, columns, strict=True)
+            ]
+        packed = self._words[: found.words, : len(status)]
+        status[:] = found.run(packed, *columns)
+        packed &= status - np.int64(1)
+        words[:, : found.words] = packed.T
 
 
 def _constant(column: Any) -> Any:
     """The number that a column holds throughout, where it does: what follows then costs next to nothing.
 
-    Small ones alone, which no operation takes out of 64 bits.
+    Small ones alone, which no operation takes out of 32 bits.
     """
     first = column[0]
     return int(first) if 0 <= first < 256 and first == column[-1] and np.all(column == first) else column
@@ -226,7 +150,7 @@ def to_records(parameters: Sequence[Parameters]) -> npt.NDArray[np.void]:
         operands = p.operands(targets.DEFAULT_TARGET)
         row["op"], row["rank"] = kinds.index(p.kind), p.rank
         try:
-            for name, field in _FIELDS.items():
+            for name, field in FIELD_NAMES.items():
                 row[field] = operands.get(name, 0)
         except (OverflowError, ValueError) as error:
             raise DescriptorError(f"{p!r} does not fit a record: {error}") from None

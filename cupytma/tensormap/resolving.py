@@ -27,6 +27,12 @@ def variables(name: str, kind: str, rank: int) -> list[str]:
     return [f"{name}_{i}" for i in range(entries(name, kind, rank))]
 
 
+def sequence_of(variable: str) -> tuple[str, int | None]:
+    """The operand that a variable belongs to, and the entry it is of a sequence."""
+    name, _, entry = variable.rpartition("_")
+    return (name, int(entry)) if name in SEQUENCES and entry.isdigit() else (variable, None)
+
+
 class Resolver(ast.NodeTransformer):
     """Rewrites a table's expression for one kind, rank and target."""
 
@@ -74,7 +80,7 @@ class Resolver(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        return folded(node)
+        return (node.body if node.test.value else node.orelse) if isinstance(node.test, ast.Constant) else node
 
 
 def is_truth(node: ast.expr) -> bool:

@@ -1,112 +1,75 @@
-"""One function per kind, rank and target that checks and packs columns of parameters, made from the two tables.
+"""One function per target that checks and packs columns of parameters of all kinds and ranks, made from the two tables.
 
-It is the tables' expressions again, rearranged for numpy: what occurs twice is worked out once; ranges that are powers
-of two become bits that must be zero, gathered and looked at once; masks that a rule makes needless go; and expressions
-of a few small operands become look-ups.
+It is the tables' expressions again, rearranged for numpy: columns that a row does not have are made what no rule
+objects to; what occurs twice is worked out once; ranges that are powers of two become bits that must be zero, gathered
+and looked at once; masks that a rule makes needless go; and expressions of a few small operands become look-ups.
+
+Where all rows are of one kind and rank, the same is made for those alone, and is shorter.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cache, reduce
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from cupytma.targets import TARGETS
 from cupytma.tensormap import checking, codec
-from cupytma.tensormap.fields import RANKS, WORDS
-from cupytma.tensormap.resolving import Resolver
-from cupytma.tensormap.rule import DERIVED
+from cupytma.tensormap.columns import WIDE
+from cupytma.tensormap.expressions import (
+    CASE,
+    CASES,
+    RANKS_APART,
+    Algebra,
+    Bounds,
+    Expression,
+    by_case,
+    decided_by_case,
+    in_case,
+    is_dear,
+    names,
+)
+from cupytma.tensormap.fields import RANKS, BitField, fields_of
+from cupytma.tensormap.lowering import Lowering
+from cupytma.tensormap.resolving import Resolver, sequence_of
+from cupytma.tensormap.rule import DERIVED, FULL_RANK, MODES, SEQUENCES, entries
+from cupytma.tensormap.stacking import HALF_BITS
+from cupytma.tensormap.writing import Place, Program, written
 
-# An expression: a number, the name of a column, or a symbol with its operands. ``("take", values, index)`` looks up.
-Expression = Any
-Bounds = tuple[int, int]
-
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_,
-    "<<": operator.lshift, ">>": operator.rshift, "//": operator.floordiv, "%": operator.mod,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "quotient": lambda dividend, divisor: dividend // np.maximum(divisor, 1),
-    "take": lambda values, index: np.take(values, index, mode="clip"),
-}  # fmt: skip
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.LShift: "<<", ast.RShift: ">>",
     ast.FloorDiv: "//", ast.Mod: "%", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
     ast.GtE: ">=",
 }  # fmt: skip
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOOKUPS = {**checking.LOOKUPS, **codec.LOOKUPS}
-# Tables of more bits than this would not stay in the nearest cache.
-_TABLE_BITS = 12
+_RANK_OF_CASE = ("take", tuple(case % RANKS_APART for case in range(CASES)), CASE)
 
-
-@dataclass(frozen=True)
-class Program:
-    """Checks and packs columns.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The operands it takes, in order, each entry of a sequence by itself as ``global_dim_0``: columns of int64, or
-        one int for all rows. Unsigned values of 2^63 and above wrap to negative ones, which break the same rule;
-        products that wrap have a factor that breaks its own.
-    words : tuple of int
-        The words it fills; the others are zero.
-    run : callable
-        Takes the columns; returns which rows are refused and the values of the words, which mean nothing for those.
-    """
-
-    columns: tuple[str, ...]
-    words: tuple[int, ...]
-    run: Callable[..., tuple[Any, tuple[Any, ...]]]
+# What tells the expressions of a program apart: the rule and its index, or the place in the word.
+Key = tuple[Any, ...]
+Cases = frozenset[int]
 
 
 @cache
-def program(kind: str, rank: int, target: str) -> Program | None:
-    """The function for maps of a kind and rank; None where every one of them is refused."""
-    layout = checking.layout_of(kind, TARGETS[target])
-    if rank not in RANKS[layout]:
-        return None
-    table = _Table(kind, rank, target)
-    clauses = [
-        clause
-        for rule in checking.rules_for(kind, target, "error")
-        for text in checking.clauses(rule, rank)
-        if (clause := table.expression(text)) is not True
+def program(target: str, case: int | None = None) -> Program | None:
+    """The function for rows of one case, or of any; None where every row of the case is refused."""
+    cases = [
+        kind * RANKS_APART + rank
+        for kind, mode in enumerate(MODES)
+        for rank in RANKS[checking.layout_of(mode, TARGETS[target])]
+        if case in (None, kind * RANKS_APART + rank)
     ]
-    if False in clauses:
+    if not cases:
         return None
-    for clause in clauses:
-        if (span := _span(clause)) and isinstance(span[0], str):
-            table.ranges[span[0]] = span[1]
-    bits: dict[Expression, list[Expression]] = {}
-    truths = []
-    for clause in clauses:
-        found = _zero_bits(clause)
-        if found is None:  # a range is what the simplifications rest on, and stays as it is
-            truths.append(clause if _span(clause) else table.simplified(clause))
-        else:
-            value, mask = (table.simplified(part) for part in found)
-            if value not in bits.setdefault(mask, []):
-                bits[mask].append(value)
-    words = {
-        word: table.packed(text) for word in range(WORDS) if (text := codec.word_text(layout, rank, word))
-    }
-    return _compiled([t for t in truths if t is not True], bits, words)
+    return _Table(target, cases).program()
 
 
-class _Table:
-    """Expressions of the tables for one kind, rank and target."""
+class _Kind:
+    """Expressions of the tables for one kind, with the rank left open."""
 
-    def __init__(self, kind: str, rank: int, target: str) -> None:
-        self.ranges: dict[str, Bounds] = {}  # of columns, in rows that keep the rules
-        self._resolver = Resolver(kind, rank, target)
+    def __init__(self, kind: str, target: str, algebra: Algebra) -> None:
+        self._algebra = algebra
+        self._resolver = _AllRanks(kind, FULL_RANK, target)
         self._derived: dict[str, Expression] = {}
         for name, text, kinds in DERIVED:
             if kind in kinds:
@@ -121,292 +84,208 @@ class _Table:
         return self._read(self._resolver(text))
 
     def _read(self, node: ast.expr) -> Expression:
+        made = self._algebra.made
         match node:
             case ast.Constant(value=value):
                 return value
+            case ast.Name(id="rank"):
+                return _RANK_OF_CASE
             case ast.Name(id=name):
                 return self._derived.get(name, name)
             case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._made(_SYMBOLS[type(op)], self._read(left), self._read(right))
+                return made(_SYMBOLS[type(op)], self._read(left), self._read(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._made("-", 0, self._read(operand))
+                return made("-", 0, self._read(operand))
             case ast.Subscript(value=ast.Name(id=name), slice=index):
-                return self._made("take", _LOOKUPS[name], self._read(index))
+                return self._algebra.taken(_LOOKUPS[name], self._read(index))
             case ast.Call(func=ast.Name(id="quotient"), args=[dividend, divisor]):
-                return self._made("quotient", self._read(dividend), self._read(divisor))
+                return made("quotient", self._read(dividend), self._read(divisor))
         raise AssertionError(f"the tables have no {ast.unparse(node)}")
 
-    def simplified(self, node: Expression) -> Expression:
-        """The same by what the rules say of the columns, with look-ups where they are cheaper."""
-        return self._with_tables(self._reduced(node))
 
-    def _reduced(self, node: Expression) -> Expression:
-        if not isinstance(node, tuple):
-            return node
-        symbol, left, right = node
-        return self._made(symbol, left if symbol == "take" else self._reduced(left), self._reduced(right))
+class _AllRanks(Resolver):
+    """Leaves the rank open, and has every entry of a sequence."""
 
-    def _with_tables(self, node: Expression) -> Expression:
-        if not isinstance(node, tuple):
-            return node
-        if (found := self._tabulated(node)) is not None:
-            return found
-        symbol, left, right = node
-        return self._made(symbol, left if symbol == "take" else self._with_tables(left), self._with_tables(right))
+    def __init__(self, kind: str, rank: int, target: str) -> None:
+        super().__init__(MODES[0], rank, target)
+        self._constants = {**Resolver(kind, rank, target)._constants}
+        del self._constants["rank"]
 
-    def packed(self, text: str) -> Expression:
-        """A word: fields that the same operand decides are looked up together."""
+
+class _Table:
+    """The rules and the words of rows of some cases."""
+
+    def __init__(self, target: str, cases: Sequence[int]) -> None:
+        self._cases = cases
+        self._plain = Algebra()  # knows no ranges, and so does not do away with the rules that they come from
+        self._algebra = Algebra()
+        self._clauses: dict[Key, dict[Cases, Expression]] = {}  # of rules, for the cases of each kind
+        self._applied: dict[Key, set[int]] = {}  # the cases that a clause can refuse
+        self._terms: dict[Key, dict[Cases, Expression]] = {}  # of fields
+        self._placed: dict[Key, dict[int, BitField]] = {}  # where a field lies, by case
+        self._present: dict[str, set[int]] = {}  # the cases that have a column
+        self._stand_ins: dict[int, dict[str, int]] = {}  # what the columns are that a case does not have
+        self._refused = False
+        for number, kind in enumerate(MODES):
+            own = frozenset(case for case in cases if case // RANKS_APART == number)
+            if own:
+                self._read(_Kind(kind, target, self._plain), kind, target, own)
+        self._ranges()
+        for case, stand_ins in self._stand_ins.items():
+            for name, having in self._present.items():
+                if case not in having:
+                    stand_ins[name] = self._stand_in(name)
+
+    def _read(self, table: _Kind, kind: str, target: str, own: Cases) -> None:
+        """The expressions of one kind, and which columns they name in which case."""
+        layout = checking.layout_of(kind, TARGETS[target])
+        for case in own:
+            self._stand_ins[case] = {
+                f"{name}_{i}": stand_in
+                for name, (_, stand_in) in SEQUENCES.items()
+                for i in range(entries(name, kind, case % RANKS_APART), FULL_RANK)
+            }
+        for rule in checking.rules_for(kind, target, "error"):
+            for i, text in zip(rule.indices(FULL_RANK), checking.clauses(rule, FULL_RANK), strict=True):
+                node, key = table.expression(text), (rule.id, i)
+                for case in own:
+                    if i in rule.indices(case % RANKS_APART) and self._settled(node, case) is not True:
+                        self._applied.setdefault(key, set()).add(case)
+                        self._note(self._settled(node, case), case)
+                        self._clauses.setdefault(key, {})[own] = node
+        for case in own:
+            for field in fields_of(layout, case % RANKS_APART):
+                if text := codec.value_text(field, layout):
+                    place = (field.word, field.name, field.index, field.shift)
+                    self._placed.setdefault(place, {})[case] = field
+                    node = self._terms.setdefault(place, {}).setdefault(own, table.expression(text))
+                    self._note(self._settled(node, case), case)
+
+    def _note(self, node: Expression, case: int) -> None:
+        for name in names(node):
+            self._present.setdefault(name, set()).add(case)
+
+    def _settled(self, node: Expression, case: int) -> Expression:
+        return self._plain.settled(node, case, self._stand_ins[case])
+
+    def _ranges(self) -> None:
+        """What columns lie between, where that is known for every case that has them."""
+        found: dict[str, dict[int, Bounds]] = {}
+        for key, parts in self._clauses.items():
+            for own, node in parts.items():
+                for case in own & self._applied[key]:
+                    settled = self._settled(node, case)
+                    self._refused |= settled is False
+                    if (span := _span(settled)) and isinstance(span[0], str):
+                        found.setdefault(span[0], {})[case] = span[1:]
+        for name, bounds in found.items():
+            if bounds.keys() == self._present[name]:
+                self._algebra.ranges[name] = min(b[0] for b in bounds.values()), max(b[1] for b in bounds.values())
+
+    def _stand_in(self, name: str) -> int:
+        """What columns hold that a row does not have."""
+        sequence, entry = sequence_of(name)
+        if entry is not None:
+            return SEQUENCES[sequence][1]
+        return self._algebra.ranges.get(name, (0, 0))[0]
+
+    def program(self) -> Program | None:
+        """The function; None where every row is refused."""
+        if self._refused and len(self._cases) == 1:
+            return None
+        algebra = self._algebra
+        bits: dict[Expression, list[Expression]] = {}
+        truths: list[Expression] = []
+        if len(self._cases) > 1:
+            truths.append(("!=", ("mask", frozenset(self._cases)), 0))
+        for key, parts in self._clauses.items():
+            clause, applied = self._joined(parts), frozenset(self._applied[key])
+            elsewhere = any(self._settled(clause, case) is not True for case in self._cases if case not in applied)
+            found = _zero_bits(clause, self._plain)
+            if found is None:  # a range is what the simplifications rest on, and stays as it is
+                span = _span(clause)
+                truth = self._shielded(clause if span else algebra.simplified(clause), self._plain if span else algebra)
+                truths.append(algebra.made("|", truth, ("==", ("mask", applied), 0)) if elsewhere else truth)
+            else:
+                value, mask = (self._shielded(algebra.simplified(part), algebra) for part in found)
+                bits.setdefault(("&", mask, ("mask", applied)) if elsewhere else mask, []).append(value)
+        words = {place: self._shielded(self._packed(terms), algebra) for place, terms in self._words().items()}
+        partial = {name: frozenset(cases) for name, cases in self._present.items() if len(cases) < len(self._cases)}
+        lowering = Lowering(algebra, partial, frozenset(self._cases))
+        return written(lowering, [truth for truth in truths if truth is not True], bits, words)
+
+    def _joined(self, parts: dict[Cases, Expression]) -> Expression:
+        """One expression for all the cases."""
+        joined = self._plain.joined(parts)
+        return joined if len(self._cases) > 1 else self._settled(joined, self._cases[0])
+
+    def _words(self) -> dict[Place, list[Expression]]:
+        """The fields in place: by word where all come from 64-bit operands or fill one, else by half."""
+        found: dict[Place, list[Expression]] = {}
+        made = self._algebra.made
+        split = {key[0] for key, parts in self._terms.items() if not self._fills_words(key, parts.values())}
+        for key, parts in self._terms.items():
+            placed = self._placed[key]
+            halves = {field.low // HALF_BITS for field in placed.values()}
+            assert len(halves) == 1, f"{key} lies in either half of its word, by rank"
+            whole = key[0] not in split
+            unit = 64 if whole else HALF_BITS
+            mask = by_case({case: (1 << field.width) - 1 for case, field in placed.items()})
+            low = by_case({case: field.low % unit for case, field in placed.items()})
+            value = self._joined(parts)
+            value = value if mask == (1 << 64) - 1 else made("&", value, mask)
+            term = made("<<", value, low)
+            if len(self._cases) == 1:
+                term = self._settled(term, self._cases[0])
+            elif any(self._settled(term, case) != 0 for case in self._cases if case not in placed):
+                term = made("&", term, ("mask", frozenset(placed)))
+            found.setdefault((key[0], None if whole else halves.pop()), []).append(term)
+        return found
+
+    def _fills_words(self, key: Key, values: Iterable[Expression]) -> bool:
+        """Whether a field is one of more than half a word, or one of 64-bit operands."""
+        if any(field.width > HALF_BITS for field in self._placed[key].values()):
+            return True
+        found = {sequence_of(name)[0] for node in values for name in names(node)}
+        return bool(found) and found <= WIDE
+
+    def _packed(self, terms: Sequence[Expression]) -> Expression:
+        """Fields put together: those that the same operand decides are looked up together."""
         parts: dict[Any, list[Expression]] = {}
-        for term in _operands_of("|", self.expression(text)):
-            names = frozenset(_names(term))
-            parts.setdefault(names if _is_dear(term) else term, []).append(term)
-        joined = [reduce(lambda a, b: self._made("|", a, b), terms) for terms in parts.values()]
-        return reduce(lambda a, b: self._made("|", a, b), [self.simplified(term) for term in joined])
+        for term in terms:
+            group = "case" if decided_by_case(term) else frozenset(names(term)) if is_dear(term) else term
+            parts.setdefault(group, []).append(term)
+        made = self._algebra.made
+        joined = [reduce(lambda a, b: made("|", a, b), several) for several in parts.values()]
+        return reduce(lambda a, b: made("|", a, b), [self._algebra.simplified(term) for term in joined])
 
-    def _made(self, symbol: str, left: Expression, right: Expression) -> Expression:
-        """An operation, or what it comes to."""
-        if symbol == "quotient" and right in (0, 1) and not isinstance(right, bool):
-            return left
-        if symbol == "take":
-            return (symbol, left, right)
-        if not isinstance(left, (str, tuple)) and not isinstance(right, (str, tuple)):
-            found = _OPERATORS[symbol](left, right)
-            return found if isinstance(found, bool) else int(found)
-        if symbol in ("&", "|"):
-            for side, other in ((left, right), (right, left)):
-                if isinstance(side, bool):
-                    return other if side == (symbol == "&") else side
-                if side == 0 and symbol == "|":
-                    return other
-        if right == {"+": 0, "-": 0, "<<": 0, ">>": 0, "*": 1}.get(symbol):
-            return left
-        if symbol == "//" and isinstance(right, int) and right & (right - 1) == 0:
-            return self._made(">>", left, right.bit_length() - 1)
-        bounds, limits = self._bounds(left), self._bounds(right)
-        if symbol in _COMPARISONS and bounds and limits:
-            return _settled(symbol, bounds, limits, (symbol, left, right))
-        if symbol == "&" and bounds and isinstance(right, int) and not right & (right + 1) and bounds[0] >= 0:
-            return left if bounds[1] <= right else (symbol, left, right)
-        return (symbol, left, right)
-
-    def _bounds(self, node: Expression) -> Bounds | None:
-        """Between what an expression lies in rows that keep the rules."""
-        if isinstance(node, int):
-            return int(node), int(node)
+    def _shielded(self, node: Expression, algebra: Algebra) -> Expression:
+        """The same, with columns as what they hold more than their stand-in."""
         if isinstance(node, str):
-            return self.ranges.get(node)
-        symbol, left, right = node
-        if symbol == "take":
-            reached = self._bounds(right) or (0, len(left) - 1)
-            values = left[max(0, reached[0]) : reached[1] + 1]
-            return (min(values), max(values)) if values else None
-        bounds = self._bounds(left)
-        if bounds and isinstance(right, int) and symbol in ("+", "-", ">>", "<<"):
-            return _OPERATORS[symbol](bounds[0], right), _OPERATORS[symbol](bounds[1], right)
-        return None
-
-    def _tabulated(self, node: Expression) -> Expression | None:
-        """A dear expression of few bits as a look-up."""
-        names = sorted(_names(node))
-        if not names or any(name not in self.ranges for name in names) or _is_truth(node):
-            return None
-        if not (_is_dear(node) if len(names) == 1 else _is_dear(node, looking_up=False)):
-            return None
-        widths = [(high - low).bit_length() for low, high in (self.ranges[name] for name in names)]
-        if sum(widths) > _TABLE_BITS:
-            return None
-        index: Expression = 0
-        entries = np.arange(1 << sum(widths))
-        values: dict[str, Any] = {}
-        for name, width in zip(names, widths, strict=True):
-            low = self.ranges[name][0]
-            index = self._made("|", self._made("<<", index, width), self._made("-", name, low))
-        for name, width in zip(reversed(names), reversed(widths), strict=True):
-            values[name] = (entries & ((1 << width) - 1)) + self.ranges[name][0]
-            entries = entries >> width
-        highest = self.ranges[names[0]][1] - self.ranges[names[0]][0] + 1 if len(names) == 1 else None
-        return ("take", tuple(_value(node, values).tolist())[:highest], index)
+            stand_in = self._stand_in(node)
+            partial = len(self._present.get(node, self._cases)) < len(self._cases)
+            return algebra.made("+", ("base", node, stand_in), stand_in) if partial or stand_in else node
+        return algebra.remade(node, lambda part: self._shielded(part, algebra))
 
 
-def _value(node: Expression, values: dict[str, Any]) -> Any:
-    """What an expression comes to."""
-    if isinstance(node, str):
-        return values[node]
-    if not isinstance(node, tuple):
-        return node
-    symbol, left, right = node
-    return _OPERATORS[symbol](left if symbol == "take" else _value(left, values), _value(right, values))
-
-
-def _names(node: Expression) -> set[str]:
-    """The columns of an expression."""
-    if isinstance(node, str):
-        return {node}
-    if not isinstance(node, tuple):
-        return set()
-    return _names(node[2]) if node[0] == "take" else _names(node[1]) | _names(node[2])
-
-
-def _is_truth(node: Expression) -> bool:
-    if isinstance(node, tuple) and node[0] in ("&", "|"):
-        return _is_truth(node[1]) and _is_truth(node[2])
-    return isinstance(node, bool) or (isinstance(node, tuple) and node[0] in _COMPARISONS)
-
-
-def _is_dear(node: Expression, looking_up: bool = True) -> bool:
-    """Whether an expression has a quotient, reckons with a truth, or looks something up."""
-    if not isinstance(node, tuple):
-        return False
-    symbol, left, right = node
-    if symbol == "take":
-        return looking_up or _is_dear(right, looking_up)
-    mixed = symbol not in _COMPARISONS and _is_truth(left) != _is_truth(right)
-    return symbol == "quotient" or mixed or _is_dear(left, looking_up) or _is_dear(right, looking_up)
-
-
-def _settled(symbol: str, bounds: Bounds, limits: Bounds, otherwise: Expression) -> Expression:
-    """A comparison that comes out alike at all corners of two ranges, or as it was."""
-    if symbol in ("==", "!="):
-        return symbol == "!=" if bounds[1] < limits[0] or limits[1] < bounds[0] else otherwise
-    found = {_OPERATORS[symbol](a, b) for a in bounds for b in limits}
-    return found.pop() if len(found) == 1 else otherwise
-
-
-def _operands_of(symbol: str, node: Expression) -> Iterator[Expression]:
-    if isinstance(node, tuple) and node[0] == symbol:
-        yield from _operands_of(symbol, node[1])
-        yield from _operands_of(symbol, node[2])
-    else:
-        yield node
-
-
-def _span(clause: Expression) -> tuple[Expression, Bounds] | None:
+def _span(clause: Expression) -> tuple[Expression, Any, Any] | None:
     """Of a clause that only keeps a value between two numbers, the value and its least and greatest."""
     match clause:
-        case ("&", ("<=", int(low), value), (("<=" | "<") as symbol, other, int(high))) if value == other:
-            return value, (low, high - (symbol == "<"))
+        case ("&", ("<=", low, value), (("<=" | "<") as symbol, other, high)) if value == other:
+            if isinstance(low, int) and isinstance(high, int):
+                return value, low, high - (symbol == "<")
     return None
 
 
-def _zero_bits(clause: Expression) -> tuple[Expression, Expression] | None:
+def _zero_bits(clause: Expression, algebra: Algebra) -> tuple[Expression, Expression] | None:
     """Of a clause that is kept where some bits of a value are zero, the value and the mask of those bits."""
-    if span := _span(clause):
-        value, (low, high) = span
-        size = high - low + 1
-        return None if size & (size - 1) else (("-", value, low) if low else value, -size)
     match clause:
+        case ("&", ("<=", low, value), (("<=" | "<") as symbol, other, high)) if value == other:
+            if decided_by_case(low) and decided_by_case(high):
+                size = algebra.made("+", algebra.made("-", high, low), int(symbol == "<="))
+                sizes = {in_case(size, case) for case in range(CASES)}
+                if all(size > 0 and size & (size - 1) == 0 for size in sizes):
+                    return algebra.made("-", value, low), algebra.made("-", 0, size)
         case ("==", ("&", value, mask), 0):
             return value, mask
     return None
-
-
-# --- from expressions to Python ---------------------------------------------------------------------------------------
-
-
-def _compiled(
-    truths: Sequence[Expression], bits: dict[Expression, list[Expression]], words: dict[int, Expression]
-) -> Program:
-    terms = {word: list(_operands_of("|", expression)) for word, expression in words.items()}
-    looked_at = [part for mask, values in bits.items() for part in (mask, *values)]
-    writer = _Writer([*truths, *looked_at, *(term for several in terms.values() for term in several)])
-    columns = tuple(sorted(writer.columns))
-    writer.lines += ["kept = True", "wrong = 0"]
-    for truth in truths:
-        writer.line("kept &= {}", truth)
-    for mask, values in bits.items():
-        first, *others = values
-        if not others:
-            writer.line("wrong |= {} & {}", first, mask)
-            continue
-        writer.line("bits = {} | {}", first, others[0])
-        for value in others[1:]:
-            writer.line("bits |= {}", value)
-        writer.line("bits &= {}", mask)
-        writer.lines.append("wrong |= bits")
-    for word, (first, *others) in terms.items():
-        if not others:
-            writer.line(f"word_{word} = {{}}", first)
-            continue
-        writer.line(f"word_{word} = {{}} | {{}}", first, others[0])
-        for value in others[1:]:
-            writer.line(f"word_{word} |= {{}}", value)
-    results = "".join(f"word_{word}, " for word in words)
-    text = "\n    ".join(
-        [f"def run({', '.join(columns)}):", *writer.lines, f"return (kept ^ True) | (wrong != 0), ({results})"]
-    )
-    namespace: dict[str, Any] = {**writer.tables, "take": take, "number": number}
-    exec(compile(text, "<tensor maps in columns>", "exec"), namespace)
-    return Program(columns, tuple(words), namespace["run"])
-
-
-class _Writer:
-    """Lines of Python in which nothing is worked out twice, and every column is let go after its last use."""
-
-    def __init__(self, roots: Sequence[Expression]) -> None:
-        self.lines: list[str] = []
-        self.tables: dict[str, npt.NDArray[np.int64]] = {}
-        self.columns: set[str] = set()
-        self._uses: Counter[Expression] = Counter()
-        self._names: dict[Expression, str] = {}
-        self._table_names: dict[tuple[int, ...], str] = {}
-        self._spent: list[str] = []
-        for root in roots:
-            self._count(root)
-
-    def _count(self, node: Expression) -> None:
-        if isinstance(node, str):
-            self.columns.add(node)
-        if not isinstance(node, tuple):
-            return
-        self._uses[node] += 1
-        if self._uses[node] == 1:
-            if node[0] != "take":
-                self._count(node[1])
-            self._count(node[2])
-
-    def line(self, form: str, *values: Expression) -> None:
-        """A statement of some expressions, after those that name what they share."""
-        self.lines.append(form.format(*(self._text(value) for value in values)))
-        if self._spent:
-            self.lines.append(f"del {', '.join(self._spent)}")
-            self._spent.clear()
-
-    def _text(self, node: Expression) -> str:
-        if not isinstance(node, tuple):
-            return str(node)
-        if node not in self._names:
-            text = self._operation(node)
-            if self._uses[node] == 1:
-                return text
-            self._names[node] = f"x{len(self._names)}"
-            self.lines.append(f"{self._names[node]} = {text}")
-        self._uses[node] -= 1
-        if not self._uses[node]:
-            self._spent.append(self._names[node])
-        return self._names[node]
-
-    def _operation(self, node: Expression) -> str:
-        symbol, left, right = node
-        if symbol == "take":
-            name = self._table_names.setdefault(left, f"table_{len(self._table_names)}")
-            self.tables[name] = np.array(left, np.int64)
-            return f"take({name}, {self._text(right)})"
-        if symbol == "quotient":
-            return f"({self._text(left)} // {self._text(right)})"
-        reckons = symbol not in _COMPARISONS and not (_is_truth(left) and _is_truth(right))
-        texts = [
-            f"number({self._text(side)})" if reckons and _is_truth(side) else self._text(side) for side in (left, right)
-        ]
-        return f"({texts[0]} {symbol} {texts[1]})"
-
-
-def take(table: npt.NDArray[np.int64], index: Any) -> Any:
-    """Entries of a table; numbers outside it take the nearest, as another rule refuses them."""
-    if isinstance(index, int):
-        return int(table[min(max(index, 0), len(table) - 1)])
-    return table.take(index, mode="clip")
-
-
-def number(truth: Any) -> Any:
-    """1 for true, 0 for false."""
-    return truth.astype(np.int64) if isinstance(truth, np.ndarray) else int(truth)

@@ -19,6 +19,7 @@ LAYOUTS = {
     "packed behind one byte": np.dtype([("note", "u1"), *PACKED.descr]),
     "behind a name of 5 characters": np.dtype([("name", "S5"), *FIELDS.items(), ("more", "S131")]),
     "with an object": np.dtype([*FIELDS.items(), ("anything", object)]),
+    "with much between the fields": np.dtype([part for n in FIELDS for part in ((n, FIELDS[n]), (f"{n}_", "S99"))]),
     "of the other byte order": PACKED.newbyteorder("S"),
     "all of 64 bits": np.dtype(
         [(n, (np.dtype(f"{f.base.kind if f.base.kind == 'u' else 'i'}8"), f.shape)) for n, f in FIELDS.items()]
@@ -114,3 +115,41 @@ def test_many_rows_of_one_kind_and_rank_are_encoded_like_few() -> None:
     many_status, many_payload = encode_records(np.resize(few, 70_000))
     np.testing.assert_array_equal(many_status, np.resize(status, 70_000))
     np.testing.assert_array_equal(many_payload, np.resize(payload, (70_000, 128)))
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_rows_of_one_kind_and_rank_are_encoded_as_among_all_others(target: str) -> None:
+    records = random_records(20_000, seed=9)
+    status, payload = encode_records(records, target)
+    for kind in (0, 1, 2):
+        for rank in range(-1, 8):
+            alike = (records["op"] == kind) & (records["rank"] == rank)
+            alone_status, alone_payload = encode_records(records[alike], target)
+            np.testing.assert_array_equal(alone_status, status[alike])
+            np.testing.assert_array_equal(alone_payload, payload[alike])
+
+
+def test_ranks_far_outside_their_range_are_refused_among_others() -> None:
+    records = random_records(100, seed=10)
+    for rank in (-(2**31), -1, 0, 6, 7, 8, 2**31 - 1):
+        records["rank"][::2] = rank
+        status, payload = encode_records(records)
+        assert status[::2].all()
+        assert not payload[::2].any()
+
+
+def test_the_records_given_are_left_as_they_are() -> None:
+    records = random_records(2000, seed=11)
+    before = records.copy()
+    encode_records(records)
+    np.testing.assert_array_equal(records, before)
+
+
+def test_blocks_of_one_kind_and_rank_leave_nothing_to_those_of_another() -> None:
+    few = random_records(4000, seed=12)
+    status, payload = encode_records(few)
+    order = np.lexsort((-few["rank"], few["op"]))
+    order = np.repeat(order, 60)  # whole blocks of one kind and rank, the highest rank first
+    many_status, many_payload = encode_records(few[order])
+    np.testing.assert_array_equal(many_status, status[order])
+    np.testing.assert_array_equal(many_payload, payload[order])
