@@ -57,7 +57,7 @@ class TensorMap(TextForms, Interop):
     _readdressed: Readdressed | None
 
     def __init__(self, data: bytes) -> None:
-        data = bytes(data)
+        data = _bytes_of(data)
         if len(data) != SIZE:
             raise DescriptorError(f"a tensor map is {SIZE} bytes; got {len(data)}")
         self._joined = data
@@ -70,9 +70,9 @@ class TensorMap(TextForms, Interop):
         Raises
         ------
         DescriptorError
-            If there are not 128 of them.
+            If there are not 128 of them, or none at all.
         """
-        return cls(bytes(data) if hasattr(data, "__bytes__") else bytes(memoryview(data)))
+        return cls(data)
 
     @classmethod
     def encode(cls, parameters: Parameters, target: str | targets.Target = targets.DEFAULT_TARGET) -> TensorMap:
@@ -434,6 +434,14 @@ class TensorMap(TextForms, Interop):
         )
         defect = ", w1[21] set (see warnings)" if codec.has_driver_defect(self._data) else ""
         return f"<TensorMap {p.data_type} {dims} at {p.global_address:#x}, {box}{extras}{defect}>"
+
+
+def _bytes_of(data: Any) -> bytes:
+    """The bytes of an object that has some; a number has none, though Python would make so many zeros of it."""
+    try:
+        return bytes(data) if hasattr(data, "__bytes__") else bytes(memoryview(data))
+    except (TypeError, ValueError, BufferError) as error:
+        raise DescriptorError(f"{type(data).__name__} holds no bytes of a tensor map: {error}") from None
 
 
 def _restored(data: bytes, remembered: dict[str, Any]) -> TensorMap:

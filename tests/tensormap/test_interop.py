@@ -108,6 +108,13 @@ def test_other_sizes_are_refused(read, value):
         read(value)
 
 
+@pytest.mark.parametrize("value", [None, 128, 0, True, 1.5, "x" * 128, [0] * 128, object(), {}])
+@pytest.mark.parametrize("read", [TensorMap, TensorMap.from_bytes])
+def test_what_holds_no_bytes_is_no_tensor_map(read, value):
+    with pytest.raises(tma.DescriptorError, match="holds no bytes of a tensor map"):
+        read(value)
+
+
 def test_slots_for_upload_are_128_bytes_apart_and_aligned():
     maps = [MAP.with_address(4096 * i) for i in range(5)]
     slots = slot_array(maps)
