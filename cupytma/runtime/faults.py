@@ -55,7 +55,7 @@ class FaultReport:
         return "\n".join(self._lines())
 
     def __repr__(self) -> str:
-        what = self.error.name if self.error else "still running" if self.is_running else f"code {self.code}"
+        what = "still running" if self.is_running else self.error.name if self.error else f"code {self.code}"
         named = f"{self.suspects[0].record.name}: {self.suspects[0].rule}" if self.suspects else "none"
         return f"<FaultReport {what}; {len(self.launches)} launches known; likeliest cause: {named}>"
 

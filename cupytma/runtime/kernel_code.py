@@ -93,8 +93,10 @@ def kernel_code(kernel: Any) -> KernelCode | None:
 @lru_cache(maxsize=64)
 def _read(ptx: str, name: str) -> KernelCode | None:
     starts = list(_SECTION.finditer(ptx))
+    if not starts:
+        return None
     ends = [start.start() for start in starts[1:]] + [len(ptx)]
-    text, entry = ptx[: starts[0].start()] if starts else "", ""
+    text, entry = ptx[: starts[0].start()], ""
     for start, end in zip(starts, ends, strict=True):
         if not start["entry"]:
             text += ptx[start.start() : end]  # the kernel may call any of them

@@ -82,6 +82,11 @@ class PlacedMap:
     parameters: Parameters
 
     @property
+    def is_empty(self) -> bool:
+        """Whether its bytes are zeros."""
+        return not any(bytes(self.tensor_map))
+
+    @property
     def is_im2col(self) -> bool:
         """Whether it is for im2col copies."""
         return not isinstance(self.parameters, Tiled)
@@ -188,13 +193,7 @@ def _declared_coordinates(launch: Launch) -> Iterator[Suspect]:
 
 def _illegal_maps(launch: Launch) -> Iterator[Suspect]:
     for entry in launch.used:
-        if not any(bytes(entry.tensor_map)):
-            yield launch.suspect(
-                "map-of-zeros", None, f"{entry.label} is 128 bytes of zeros, which is no map of anything",
-                "encode it, or write the slot before the launch",
-            )  # fmt: skip
-            continue
-        broken = entry.parameters.violations(launch.target)
+        broken = () if entry.is_empty else entry.parameters.violations(launch.target)
         if broken:
             listed = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken)
             yield launch.suspect(
@@ -203,9 +202,21 @@ def _illegal_maps(launch: Launch) -> Iterator[Suspect]:
             )  # fmt: skip
 
 
+def _zeros(launch: Launch) -> Iterator[Suspect]:
+    code = launch.code
+    if code is not None and (code.changes_maps or not code.copies):
+        return
+    for entry in launch.maps:
+        if entry.is_empty:
+            yield launch.suspect(
+                "map-of-zeros", None, f"{entry.label} is 128 bytes of zeros, which is no map of anything",
+                "encode it, or write the slot before the launch",
+            )  # fmt: skip
+
+
 def _null_addresses(launch: Launch) -> Iterator[Suspect]:
     for entry in launch.used:
-        if entry.parameters.global_address == 0 and any(bytes(entry.tensor_map)):
+        if entry.parameters.global_address == 0 and not entry.is_empty:
             yield launch.suspect(
                 "null-address", _ADDRESS, f"{entry.label} describes memory at address 0",
                 "give the map a device address (`with_address`)",
@@ -308,7 +319,7 @@ def _kinds(launch: Launch) -> Iterator[Suspect]:
         return
     taken = sorted({f"{'im2col' if copy.is_im2col else 'tiled'} of rank {copy.rank}" for copy in code.copies})
     for entry in launch.maps:
-        if not launch.copies(entry):
+        if not launch.copies(entry) and not entry.is_empty:
             kind = "im2col" if entry.is_im2col else "tiled"
             yield launch.suspect(
                 "map-kind", None,
@@ -331,8 +342,8 @@ def _slots(launch: Launch) -> Iterator[Suspect]:
 
 
 RULES: tuple[Rule, ...] = (
-    _declared_coordinates, _slots, _illegal_maps, _null_addresses, _memory, _shared_size, _reductions, _lower_corners,
-    _shared_alignment, _multicasts, _kinds,
+    _declared_coordinates, _slots, _zeros, _illegal_maps, _null_addresses, _memory, _shared_size, _reductions,
+    _lower_corners, _shared_alignment, _multicasts, _kinds,
 )  # fmt: skip
 
 
