@@ -45,6 +45,9 @@ class DescriptorBuffer:
     first. The buffer keeps the maps that it holds, and with them the arrays that those were made of, until the slot is
     written again.
 
+    Making a buffer waits for CuPy's current stream, and cannot be captured in a CUDA graph. Writes can; every replay
+    then writes the maps of the capture.
+
     Parameters
     ----------
     slots : int
@@ -88,7 +91,7 @@ class DescriptorBuffer:
         self._staging = Staging()
         self._lock = RLock()
         self.version = 0
-        self._staging.upload(self._address, bytes(count * SIZE))
+        self._clear(count)
         _live.add(self)
 
     @staticmethod
@@ -202,6 +205,13 @@ class DescriptorBuffer:
             f"<DescriptorBuffer of {len(self)} slots at {self._address:#x}, device {self.device.id}: {written} "
             f"written, version {self.version}>"
         )
+
+    def _clear(self, count: int) -> None:
+        """Zeros in all slots. Waited for: the memory may have been another's, and the first write go to any stream."""
+        handle = stream_handle(None)
+        self._staging.upload(self._address, bytes(count * SIZE), handle)
+        cupy().cuda.runtime.streamSynchronize(handle)
+        self._staging.reclaim()
 
     def _slot(self, index: Any) -> int:
         try:

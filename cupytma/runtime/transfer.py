@@ -14,6 +14,7 @@ from cupytma.runtime.device import cupy
 
 _HOST_TO_DEVICE = 1
 _DEFAULT_STREAMS = (0, 1)
+_SPARES = 8
 
 
 def stream_handle(stream: Any) -> int:
@@ -43,10 +44,11 @@ def stream_handle(stream: Any) -> int:
 
 
 class Staging:
-    """Pinned host memory of the uploads that are under way."""
+    """Pinned host memory of the uploads that are under way, and some that is free again."""
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[Any, Any]] = deque()
+        self._pending: deque[tuple[Any, int, Any]] = deque()
+        self._spare: list[tuple[int, Any]] = []
         self._captured: list[Any] = []
         self._lock = Lock()
 
@@ -57,16 +59,31 @@ class Staging:
         graph that captures it copies the same bytes at every replay, and they are kept as long as this object.
         """
         module, handle = cupy(), stream_handle(stream)
-        memory = module.cuda.alloc_pinned_memory(len(data))
-        np.frombuffer(memory, np.uint8, len(data))[:] = np.frombuffer(data, np.uint8)
         runtime = module.cuda.runtime
+        capturing = handle not in _DEFAULT_STREAMS and bool(runtime.streamIsCapturing(handle))
+        if not capturing:  # asking an event could end the capture
+            self.reclaim()
         with self._lock:
-            while self._pending and self._pending[0][0].done:
-                self._pending.popleft()
+            size, memory = self._room(len(data))
+            np.frombuffer(memory, np.uint8, len(data))[:] = np.frombuffer(data, np.uint8)
             runtime.memcpyAsync(address, memory.ptr, len(data), _HOST_TO_DEVICE, handle)
-            if handle not in _DEFAULT_STREAMS and runtime.streamIsCapturing(handle):
+            if capturing:
                 self._captured.append(memory)
                 return
             event = module.cuda.Event(disable_timing=True)
             runtime.eventRecord(event.ptr, handle)
-            self._pending.append((event, memory))
+            self._pending.append((event, size, memory))
+
+    def reclaim(self) -> None:
+        """Take back the memory of uploads that are done."""
+        with self._lock:
+            while self._pending and self._pending[0][0].done:
+                _, size, memory = self._pending.popleft()
+                if len(self._spare) < _SPARES:
+                    self._spare.append((size, memory))
+
+    def _room(self, size: int) -> tuple[int, Any]:
+        for position, (room, _) in enumerate(self._spare):
+            if room >= size:
+                return self._spare.pop(position)
+        return size, cupy().cuda.alloc_pinned_memory(size)

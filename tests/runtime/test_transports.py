@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 from dataclasses import replace
@@ -107,7 +108,7 @@ def test_a_write_takes_effect_in_the_order_of_the_stream_and_whole(cuda: FakeCud
     buffer.write(MAPS[:2], stream=7)
     buffer.write(MAPS[2:], stream=7)
     assert cuda.streams[-2:] == [7, 7]
-    assert [size for _, _, size in cuda.waiting] == [256, 256, 256]  # each write is one copy
+    assert [size for _, _, size in cuda.waiting] == [256, 256]  # each write is one copy
     gc.collect()  # the staging memory of both must outlive their waiting
     assert buffer.to_host() == tuple(MAPS[2:])
 
@@ -116,10 +117,37 @@ def test_staging_memory_is_kept_until_its_copy_is_made_and_no_longer(cuda: FakeC
     staging, target = Staging(), np.zeros(16, np.uint8)
     for n in range(5):
         staging.upload(target.ctypes.data, bytes([n] * 16))
-    assert len(staging._pending) == 5
+    assert len({memory.ptr for _, _, memory in staging._pending}) == 5
     cuda.run()
     staging.upload(target.ctypes.data, bytes(16))
     assert len(staging._pending) == 1
+    assert len(staging._spare) == 4
+    cuda.run()
+    assert target.tolist() == [0] * 16
+
+
+def test_memory_that_is_free_again_is_used_again_if_it_is_large_enough(cuda: FakeCuda) -> None:
+    staging, target = Staging(), np.zeros(64, np.uint8)
+    staging.upload(target.ctypes.data, bytes(32))
+    first = staging._pending[0][2].ptr
+    cuda.run()
+    staging.upload(target.ctypes.data, bytes([1] * 16))
+    assert staging._pending[0][2].ptr == first
+    staging.upload(target.ctypes.data + 16, bytes([2] * 48))
+    assert staging._pending[1][2].ptr != first
+    cuda.run()
+    assert target.tolist() == [1] * 16 + [2] * 48
+
+
+def test_a_write_that_is_captured_first_of_all_needs_no_new_memory(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = DescriptorBuffer(3, target="sm_90a")
+    monkeypatch.setattr(cuda.cuda, "alloc_pinned_memory", None)
+    cuda.capturing.add(9)
+    buffer.write(MAPS[:3], stream=9)
+    cuda.run()
+    assert ctypes.string_at(buffer.address(0), 384) == b"".join(map(bytes, MAPS[:3]))
 
 
 def test_staging_memory_that_a_graph_captured_is_kept_for_its_replays(cuda: FakeCuda) -> None:
@@ -194,7 +222,7 @@ def test_maps_that_the_device_must_not_be_given_are_refused_and_nothing_is_writt
     with pytest.raises(DescriptorError, match=f"slot 1:? .*{message}"):
         buffer.write([MAPS[0], value()])
     assert (list(buffer), buffer.version) == ([None, None], 0)
-    assert len(cuda.waiting) == 1  # the zeros of the beginning
+    assert cuda.waiting == []
 
 
 @pytest.mark.parametrize("slots", [0, -1, True, 1.5, None, "4", 1 << 40, [1]])
