@@ -53,7 +53,7 @@ class StickyError:
         return f"{self.code} ({self.name}): {self.meaning}"
 
 
-_H100, _H200, _GENERAL = "H100", "H200", "CUDA driver API, CUresult"
+_H100, _H200, _GENERAL = "H100", "H200", "driver API"
 
 _ROWS = (
     StickyError(

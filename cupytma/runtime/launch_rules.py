@@ -180,7 +180,7 @@ def _declared_coordinates(launch: Launch) -> Iterator[Suspect]:
         for grid_fault in found[:1]:
             fault = grid_fault.fault
             rules = [violation.rule for violation in getattr(fault, "violations", ())]
-            more = f"; so do {len(found) - 1} other blocks or more" if len(found) > 1 else ""
+            more = f"; so do {len(found) - 1} others of those looked at" if len(found) > 1 else ""
             # The text of a fault ends in its fix.
             message, _, fix = str(fault).rpartition("; ")
             yield launch.suspect(
