@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
 Place = tuple[int, int]
 
 # Blocks of a grid that are judged at most: those at both ends of each axis, and some between.
-_ALL_BLOCKS = 1 << 14
+_ALL_BLOCKS = 1 << 12
 _FIRST_LOOK = 64
-# Faults that are told of one launch at most.
-_ENOUGH = 8
 
 
 @dataclass(frozen=True)
@@ -176,29 +175,37 @@ def _faults_of(
     from cupytma.sim.faults import NotSimulatedError
     from cupytma.sim.grid import grid_faults
 
-    found: list[GridFault] = []
     values = (record.values(),) if declared.takes_arguments else ()
-    operands: dict[str, Any] = {
-        "offsets": declared.offsets, "shared_offset": declared.shared_offset, "store": declared.store,
-        "mode": declared.mode,
-    }  # fmt: skip
+    owners: list[tuple[int, int, int]] = []
+    starts: list[tuple[Any, ...]] = []
     for z, y, x in itertools.product(*reversed(list(_looked_at(record.grid, most)))):
         try:
-            for start in _starts(declared.function(x, y, z, *values)):
-                judged = grid_faults(tensor_map, lambda *_, start=start: start, 1, **operands)
-                found += (replace(fault, block=(x, y, z)) for fault in judged)
-        except NotSimulatedError:
-            return ()
-        except CupytmaError as error:
-            # The simulator names the only block that it was shown.
-            reason = str(error).removeprefix("block (0, 0, 0): ")
-            raise LaunchError(f"{_of(declared, record)} at block {(x, y, z)}: {reason}") from error
+            own = _starts(declared.function(x, y, z, *values))
         except Exception as error:  # the author's function may raise anything
             reason = f"{type(error).__name__}: {error}"
             raise LaunchError(f"{_of(declared, record)} fail at block {(x, y, z)}: {reason}") from error
-        if len(found) >= _ENOUGH:
-            break
-    return tuple(found)
+        starts += own
+        owners += [(x, y, z)] * len(own)
+    if not starts:
+        return ()
+    seen = 0
+
+    def start(number: int, *_: int) -> tuple[Any, ...]:
+        nonlocal seen
+        seen = number
+        return starts[number]
+
+    try:
+        judged = grid_faults(
+            tensor_map, start, len(starts), offsets=declared.offsets, shared_offset=declared.shared_offset,
+            store=declared.store, mode=declared.mode,
+        )  # fmt: skip
+    except NotSimulatedError:
+        return ()
+    except CupytmaError as error:
+        reason = re.sub(r"^block \(\d+, 0, 0\): ", "", str(error))  # a number here, and no block
+        raise LaunchError(f"{_of(declared, record)} at block {owners[seen]}: {reason}") from error
+    return tuple(replace(fault, block=owners[fault.block[0]]) for fault in judged)
 
 
 def _of(declared: CoordinateDeclaration, record: LaunchRecord) -> str:

@@ -38,7 +38,8 @@ class FaultReport:
     error : StickyError or None
         What it means: the row of `cupytma.sticky.STICKY_ERRORS`; None for an answer that is no fault of a kernel.
     suspects : tuple of Suspect
-        The rules that the last launches break and that give this answer, the likeliest first.
+        The rules that the last launches break and that give this answer, the likeliest first. Of launches of a kernel
+        that break a rule alike, the newest.
     launches : tuple of LaunchRecord
         The last launches, newest first.
     is_running : bool
@@ -135,7 +136,11 @@ def explain_fault(error: Any = None, *, launches: Sequence[LaunchRecord] | None 
     from cupytma.runtime.launch_rules import judge  # with the simulator, which launches do not need
 
     found = [suspect for record in known for suspect in judge(record) if code is None or suspect.code in (code, None)]
-    ranked = sorted(found, key=lambda suspect: (not suspect.is_certain, suspect.code != code))
+    # Of launches with the same fault, as in a loop, the newest stands for all.
+    once: dict[tuple[int, str, str], Suspect] = {}
+    for suspect in found:
+        once.setdefault((id(suspect.record.kernel), suspect.rule, suspect.message), suspect)
+    ranked = sorted(once.values(), key=lambda suspect: (not suspect.is_certain, suspect.code != code))
     return FaultReport(code, row, tuple(ranked), known)
 
 

@@ -375,11 +375,19 @@ def test_the_likeliest_comes_first() -> None:
 
 
 def test_the_last_launches_of_the_process_are_judged_newest_first() -> None:
+    large = changed(box_dim=(256, 32))
     for n in range(40):
-        remember(tuple(load(MAP.with_address(0) if n in (20, 39) else MAP, x=n)))
+        remember(tuple(load({5: large, 20: large, 39: MAP.with_address(0)}.get(n, MAP), x=n)))
     assert len(recent()) == 32
     report = explain_fault(700)
     assert [s.record.values()[2] for s in report.suspects] == [39, 20]
+
+
+def test_launches_that_fail_alike_are_told_once_by_the_newest() -> None:
+    for n in range(30):
+        remember(tuple(load(MAP.with_address(0), x=n, name="load" if n % 2 else "load_unaligned")))
+    report = explain_fault(700)
+    assert [(s.record.name, s.record.values()[2]) for s in report.suspects] == [("load", 29), ("load_unaligned", 28)]
 
 
 def test_what_is_no_fault_is_said_to_be_none() -> None:
