@@ -11,11 +11,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cupytma.errors import LaunchError
-from cupytma.runtime.arguments import _check_tensor_map
 from cupytma.runtime.device import cupy
 from cupytma.runtime.faults import launch_failure
 from cupytma.runtime.loading import raw_module
-from cupytma.runtime.transfer import Staging
+from cupytma.runtime.transfer import Staging, check_tensor_map
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
@@ -132,7 +131,7 @@ def _bytes_of(module: Module, variable: Variable, value: Any) -> bytes:
         maps = [value] if isinstance(value, TensorMap) else list(value) if isinstance(value, (list, tuple)) else []
         if maps and all(isinstance(entry, TensorMap) for entry in maps):
             for entry in maps:
-                _check_tensor_map(entry, module.target)
+                check_tensor_map(entry, module.target)
             data = b"".join(map(bytes, maps))
             if variable.alignment % ALIGNMENT:
                 raise TypeError(

@@ -12,10 +12,9 @@ import numpy as np
 
 from cupytma.errors import CupytmaError, DescriptorError, SlotError
 from cupytma.ptx.tensormap import fence_proxy_tensormap_acquire
-from cupytma.runtime.arguments import _check_tensor_map
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.transfer import Staging, stream_handle
+from cupytma.runtime.transfer import Staging, check_tensor_map, stream_handle
 from cupytma.targets import Target, target
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import SLOT_ALIGNMENT
@@ -226,7 +225,7 @@ class DescriptorBuffer:
         if not isinstance(value, TensorMap):
             raise DescriptorError(f"slot {slot} takes a TensorMap, not a {type(value).__name__}")
         try:
-            _check_tensor_map(value, self.target)
+            check_tensor_map(value, self.target)
         except TypeError as error:
             raise DescriptorError(f"slot {slot}: {error}") from None
 

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import LaunchError
+from cupytma.runtime.arguments import _check_tensor_map as check_tensor_map
 from cupytma.runtime.device import cupy
+
+__all__ = ["Staging", "check_tensor_map", "stream_handle"]
 
 _HOST_TO_DEVICE = 1
 _DEFAULT_STREAMS = (0, 1)
