@@ -29,7 +29,7 @@ KERNELS = {
         cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "load_dynamic": """(MAP map, unsigned char* out, int x, int y, int bytes) {
-        extern __shared__ unsigned char tile[]; BEGIN
+        extern __shared__ __align__(128) unsigned char tile[]; BEGIN
         cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "load_unaligned": """(MAP map, unsigned char* out, int x, int y, int bytes) {
@@ -38,17 +38,20 @@ KERNELS = {
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "store": """(MAP map, int x, int y) {
         __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_2d(&map, x, y, tile); }""",
+        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_2d(&map, x, y, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
     "reduce_and": """(MAP map, int x, int y) {
         __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_reduce_and_2d(&map, x, y, tile); }""",
+        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_reduce_and_2d(&map, x, y, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
     "multicast": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
         cupytma::tensor_load_2d_multicast(tile, &map, x, y, &loaded, 3);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "im2col_store": """(MAP map, int x) {
         __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile); }""",
+        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
     "im2col_load": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
         cupytma::tensor_load_3d_im2col(tile, &map, x, y, 0, &loaded, 0);
