@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
     from cupytma.ops.permutation import permute, transpose
+    from cupytma.runtime.checks import checks
     from cupytma.runtime.compiler import compile
+    from cupytma.runtime.coordinates import declare_coordinates
+    from cupytma.runtime.descriptors import DescriptorBuffer
+    from cupytma.runtime.faults import explain_fault
     from cupytma.tensormap.driver import verify_against_driver
     from cupytma.tensormap.planning import plan_boxes
     from cupytma.tensormap.records import encode_records
@@ -56,9 +60,13 @@ del _source_tree
 
 # Loaded when first used: from which module, or the module itself.
 _LAZY = {
+    "DescriptorBuffer": "cupytma.runtime.descriptors",
+    "checks": "cupytma.runtime.checks",
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
+    "declare_coordinates": "cupytma.runtime.coordinates",
     "encode_records": "cupytma.tensormap.records",
+    "explain_fault": "cupytma.runtime.faults",
     "ops": "",
     "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
@@ -70,10 +78,11 @@ _LAZY = {
 }
 
 __all__ = [
-    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
-    "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
-    "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
-    "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "transpose", "verify_against_driver",
+    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorBuffer", "DescriptorError",
+    "EmissionError", "Im2col", "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill",
+    "Swizzle", "Target", "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "checks",
+    "compile", "copy", "declare_coordinates", "encode_records", "explain_fault", "ops", "permute", "plan_boxes", "ptx",
+    "runtime", "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

@@ -81,6 +81,10 @@ class NoDeviceError(LaunchError):
     """There is no usable GPU, or no CuPy, on this machine."""
 
 
+class SlotError(CupytmaError, IndexError):
+    """A slot that a buffer of descriptors does not have."""
+
+
 class SimulationError(CupytmaError, ValueError):
     """A question the simulator cannot answer: operands no instruction takes, or a descriptor it does not cover."""
 

@@ -25,7 +25,8 @@ _INTRODUCTION = """\
 // unsigned long long in shared memory. A tensor map is a `const __grid_constant__ CUtensorMap` parameter of the kernel,
 // a __constant__ variable, or lies in global memory. Coordinates count elements, dimension 0 moves fastest.
 // Define CUPYTMA_WGMMA before including this for wgmma_mma_async, whose many shapes take long to read. Functions of
-// instructions that the compiler in use is too old for are left out.
+// instructions that the compiler in use is too old for are left out. In debug builds (-G), and with CUPYTMA_CHECK
+// defined, functions that change tensor maps assert what the hardware would take wrong without a word.
 """
 
 # cuda.h defines the same type; it must come first where both are included.

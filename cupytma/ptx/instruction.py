@@ -16,6 +16,8 @@ from cupytma.targets import target as target_of
 _PLACEHOLDER = re.compile(r"%(\d+)")
 _WIDTH = 116
 _SHORT_LIST = 12
+# Where C++ wrappers check what costs time. NVRTC has assert without a header; elsewhere <cassert> comes first.
+DEBUG_BUILD = "(defined(CUPYTMA_CHECK) || defined(__CUDACC_DEBUG__)) && defined(assert)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,6 +205,7 @@ class Instruction:
         lines.append(declaration(f"{returned} {self.function_name}", self._declared()))
         lines.append("{")
         lines += [line for operand in self.immediates for line in _assertion(operand, chosen)]
+        lines += _debug_assertions([operand for operand in self.inputs if operand.multiple > 1])
         if self.result:
             lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
         lines += [f"    {line}" for line in dict.fromkeys(line for o in self.operands for line in o.preparation)]
@@ -278,6 +281,17 @@ def _assertion(operand: Operand, target: Target | None) -> list[str]:
     if values.step > 1:
         test += f" && ({name} - {low}) % {values.step} == 0"
     return [f'    static_assert({test}, "{name} is {spoken_range(values)}");']
+
+
+def _debug_assertions(operands: list[Operand]) -> list[str]:
+    """What debug builds check of values that the hardware would take wrong without a word."""
+    if not operands:
+        return []
+    lines = [f"#if {DEBUG_BUILD}"]
+    for o in operands:
+        number = o.name if o.space is None else f"reinterpret_cast<unsigned long long>({o.name})"
+        lines.append(f'    assert({number} % {o.multiple} == 0 && "{o.name} is a multiple of {o.multiple}");')
+    return [*lines, "#endif"]
 
 
 def comment(text: str) -> str:

@@ -111,6 +111,9 @@ class Operand:
         For an immediate, what some of its values need.
     literals : range or None
         For a value that may be in a register, the numbers that may be in its place.
+    multiple : int
+        What the value or address must be a multiple of where the hardware takes others without a word; the C++ wrapper
+        asserts it in debug builds.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Operand:
     index: int | None = None
     needs: tuple[ValueNeed, ...] = ()
     literals: range | None = None
+    multiple: int = 1
 
     @property
     def is_output(self) -> bool:
@@ -247,7 +251,8 @@ def tensor_map(space: str = "generic") -> Operand:
 
 def changed_map(space: str, name: str = "tensor_map") -> Operand:
     """The address of a tensor map that the instruction writes."""
-    return address(name, space, "the 128-byte tensor map, aligned to 128 bytes", "void*")
+    whole = address(name, space, "the 128-byte tensor map, aligned to 128 bytes", "void*")
+    return replace(whole, multiple=128)
 
 
 def mbarrier(space: str = "shared::cta") -> Operand:

@@ -5,6 +5,8 @@ Source of every row: PTX ISA, "tensormap.replace", "tensormap.cp_fenceproxy", "m
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cupytma.ptx import operands
 from cupytma.ptx.family import Argument, Choice, Family, Note, Requirement, Word, given, spelled
 from cupytma.ptx.instruction import Instruction
@@ -27,14 +29,19 @@ _SWIZZLE_96B = operands.ValueNeed(range(4, 5), frozenset({Feature.SWIZZLE_96B}),
 # One row per field: the width of its value, the ordinal where each dimension has one, and the value's operand.
 _COUNT = "the new value, in elements; the instruction encodes it minus 1"
 _FIELDS: dict[str, tuple[str, Operand | None, Operand]] = {
-    "global_address": ("b64", None, operands.value("value", "b64", "the tensor's new address, aligned to 16 bytes")),
+    "global_address": (
+        "b64",
+        None,
+        replace(operands.value("value", "b64", "the tensor's new address, aligned to 16 bytes"), multiple=16),
+    ),
     "rank": ("b32", None, operands.value("value", "b32", "the new rank minus 1, 0 to 4")),
     "box_dim": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
     "global_dim": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
     "global_stride": (
         "b64",
         _STRIDE_ORDINAL,
-        operands.value("value", "b64", "the new stride in bytes, a multiple of 16"),
+        # What is none loses its low bits without a word (measured).
+        replace(operands.value("value", "b64", "the new stride in bytes, a multiple of 16"), multiple=16),
     ),
     "element_stride": ("b32", _DIMENSION, operands.value("value", "b32", _COUNT)),
     "elemtype": (
@@ -100,7 +107,14 @@ CP_FENCEPROXY = Family(
         Argument("[%]", (operands.changed_map("global", "destination"),)),
         Argument(
             "[%]",
-            (operands.address("source", "shared::cta", "the tensor map to copy, aligned to 128 bytes", "const void*"),),
+            (
+                replace(
+                    operands.address(
+                        "source", "shared::cta", "the tensor map to copy, aligned to 128 bytes", "const void*"
+                    ),
+                    multiple=128,
+                ),
+            ),
         ),
         Argument("128"),
     ),

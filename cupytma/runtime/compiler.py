@@ -78,6 +78,12 @@ class Module:
             self._kernels[name] = Kernel(self, name)
         return self._kernels[name]
 
+    def set_constant(self, name: str, value: Any, stream: Any = None) -> None:
+        """Give a ``__constant__`` variable of the module a value; see `cupytma.runtime.set_constant`."""
+        from cupytma.runtime.constants import set_constant
+
+        set_constant(self, name, value, stream)
+
     def __repr__(self) -> str:
         return f"<Module {self.target}: {', '.join(self.signatures) or 'no kernels'}; {len(self.cubin)} B of code>"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cupytma.errors import NoDeviceError
+from cupytma.sticky import STICKY_ERRORS, code_of
 
 _ALTERNATIVE = "without one, cupytma.sim does the same to numpy arrays (try `cupytma demo`)"
 
@@ -27,6 +28,10 @@ def cupy() -> Any:
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as error:  # a missing driver and a missing device are reported with different types
+        if code_of(error) in STICKY_ERRORS:
+            from cupytma.runtime.faults import launch_failure
+
+            raise launch_failure(error, "CUDA cannot be used any more in this process") from error
         raise NoDeviceError(f"this needs a GPU, and CUDA finds none ({error}); {_ALTERNATIVE}") from error
     if count == 0:
         raise NoDeviceError(f"this needs a GPU, and CUDA finds none; {_ALTERNATIVE}")

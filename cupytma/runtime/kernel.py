@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import LaunchError
+from cupytma.runtime import checks
 from cupytma.runtime.arguments import Marshaller, ParameterBlock
-from cupytma.runtime.device import compute_capability, cupy
+from cupytma.runtime.device import cupy
+from cupytma.runtime.faults import launch_failure
+from cupytma.runtime.history import KEPT, Noted, remember
 from cupytma.runtime.launch_shape import LaunchBounds, LaunchShape, launch_shape, parse_launch_bounds
+from cupytma.runtime.loading import raw_module
 from cupytma.runtime.occupancy import Occupancy
 from cupytma.runtime.streams import current_handle, handle_of
 from cupytma.runtime.submission import Function, Submit, refusal
@@ -36,7 +37,7 @@ class Kernel(Occupancy):
         self.module = module
         self.name = name
         self._functions: dict[int, Function] = {}
-        self._spare: list[ParameterBlock] = []
+        self._spare: deque[ParameterBlock] = deque()
         self._fill_quickly: Callable[[memoryview, Sequence[Any]], int | None] = self._first_fill
 
     @property
@@ -101,9 +102,9 @@ class Kernel(Occupancy):
         key = grid, block, shared_bytes, cluster, cooperative, programmatic
         try:
             function = self._functions[_get_device()]
-            submit = function.submits[key]
+            submit, noted = function.submits[key]
         except (KeyError, TypeError):
-            function, submit = self._prepared(key)
+            function, submit, noted = self._prepared(key)
         memory = self.borrow()
         try:
             try:
@@ -112,33 +113,46 @@ class Kernel(Occupancy):
                 place = self.marshaller.fill(memory.data, arguments)
             if place is not None and place != function.device:
                 raise LaunchError(self.elsewhere(place, function.device))
+            if checks.enabled:
+                self.check(noted, memory.data, arguments)
             submit(current_handle(place) if stream is None else handle_of(stream), memory.pointers, 0)
+            remember((noted, memory))
         except Exception as error:
             raise self.failed(error, self.shape(*key)) from None
         finally:
             self._spare.append(memory)  # the driver has copied the arguments
 
     def borrow(self) -> ParameterBlock:
-        """Memory for the arguments of a launch, which no other thread has at the same time."""
-        try:
-            return self._spare.pop()
-        except IndexError:
-            return ParameterBlock(self.signature)
+        """Memory for the arguments of a launch, which no other thread has at the same time.
+
+        It comes from the oldest launch that the history has forgotten, so that the history need not copy it.
+        """
+        spare = self._spare
+        return spare.popleft() if len(spare) > KEPT else ParameterBlock(self.signature)
 
     def give_back(self, memory: ParameterBlock) -> None:
         """What was borrowed, once the driver has copied it."""
         self._spare.append(memory)
 
-    def _prepared(self, key: tuple[Any, ...]) -> tuple[Function, Submit]:
+    def _prepared(self, key: tuple[Any, ...]) -> tuple[Function, Submit, Noted]:
         """The kernel on the current device, and what launches it in a shape that was not asked for before."""
         shape = self.shape(*key)
         function = self.function()
-        submit = function.submit(shape)
+        found = function.submit(shape), self.noted(shape, function.device)
         if all(type(entry) in _PLAIN for entry in key):
             if len(function.submits) >= _SHAPES_KEPT:
                 function.submits.clear()
-            function.submits[key] = submit
-        return function, submit
+            function.submits[key] = found
+        return function, *found
+
+    def noted(self, shape: LaunchShape, device: int) -> Noted:
+        """What the history keeps of a launch, beside its arguments."""
+        return self, shape.grid, shape.block, shape.cluster or self.bounds.cluster, shape.shared_bytes, device
+
+    def check(self, noted: Noted, data: memoryview, arguments: Sequence[Any]) -> None:
+        """Refuse a launch that is known to go wrong (`cupytma.checks`)."""
+        _, grid, block, cluster, shared_bytes, device = noted
+        checks.check_launch(self, grid, block, cluster, shared_bytes, bytes(data), arguments, device)
 
     def _first_fill(self, data: memoryview, arguments: Sequence[Any]) -> int | None:
         """What the marshaller's own function takes the place of: signatures are read when they are needed."""
@@ -203,22 +217,12 @@ class Kernel(Occupancy):
         return self._functions.get(device) or self._load(device)
 
     def _load(self, device: int) -> Function:
-        self._check_device()
         try:
-            raw = cupy().RawModule(path=str(_cubin_file(self.module))).get_function(self.name)
+            raw = raw_module(self.module).get_function(self.name)
             handle = raw.kernel.ptr
         except cupy().cuda.driver.CUDADriverError as error:
-            raise LaunchError(f"kernel {self.name} could not be loaded: {error}") from error
+            raise launch_failure(error, f"kernel {self.name} could not be loaded") from error
         return self._functions.setdefault(device, Function(raw, handle, device, self.module.target.shared_bytes))
-
-    def _check_device(self) -> None:
-        """Machine code runs on the architecture it was made for alone; say so instead of "no kernel image"."""
-        needed, found = self.module.target.compute_capability, compute_capability()
-        if needed != found:
-            raise LaunchError(
-                f"kernel {self.name} was compiled for {self.module.target}; the current device has compute capability "
-                f"{found[0]}.{found[1]}: compile it without a target, or for that device"
-            )
 
     def elsewhere(self, place: int, device: int) -> str:
         """What to say where arrays are on one device and the launch is on another."""
@@ -232,7 +236,7 @@ class Kernel(Occupancy):
         refused = refusal(error)
         if refused is None:
             return error
-        return LaunchError(f"the driver refuses to launch {self.name} ({shape}): {refused.name}")
+        return launch_failure(refused, f"the driver refuses to launch {self.name} ({shape})")
 
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self.signature.parameters))
@@ -264,18 +268,3 @@ def current_device() -> int:
     if _get_device is _unknown_device:
         _get_device = cupy().cuda.runtime.getDevice
     return _get_device()
-
-
-_folder: Path | None = None
-
-
-def _cubin_file(module: Module) -> Path:
-    """A module's machine code in a file, which CuPy loads modules from; files go when the process ends."""
-    global _folder
-    if _folder is None:
-        _folder = Path(tempfile.mkdtemp(prefix="cupytma-"))
-        atexit.register(shutil.rmtree, _folder, ignore_errors=True)
-    handle, name = tempfile.mkstemp(suffix=".cubin", dir=_folder)
-    with open(handle, "wb") as file:
-        file.write(module.cubin)
-    return Path(name)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import ArrayError, DescriptorError, LaunchError
+from cupytma.runtime import checks
 from cupytma.runtime.arguments import ParameterBlock
 from cupytma.runtime.device import cupy
 from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
+from cupytma.runtime.history import remember
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
 from cupytma.runtime.streams import current_handle, handle_of
@@ -55,6 +57,8 @@ class Plan:
         self._submit = self.function.submit(shape)
         self.pointers = self._memory.pointers
         self._stream = stream
+        self._noted = kernel.noted(shape, self.device)
+        self._launched = self._noted, bytes(self._memory.data)
 
     def __call__(self, stream: Any = None) -> None:
         """Launch; returns at once.
@@ -70,6 +74,8 @@ class Plan:
             If the driver does not take the launch.
         """
         handle = self._handle(stream)
+        if checks.enabled:
+            self.kernel.check(self._noted, self._memory.data, self._kept)
         try:
             if current_device() == self.device:
                 self._submit(handle, self.pointers, 0)
@@ -78,6 +84,7 @@ class Plan:
                     self._submit(handle, self.pointers, 0)
         except Exception as error:
             raise self.kernel.failed(error, self.shape) from None
+        remember(self._launched)
 
     def _handle(self, stream: Any) -> int:
         if stream is not None:
@@ -158,6 +165,7 @@ class Plan:
             self._memory.data[room] = saved
             raise
         self._kept[position] = argument
+        self._launched = self._noted, bytes(self._memory.data)
 
     def _moved(self, position: int, tensor_map: TensorMap, argument: Any) -> TensorMap:
         """A map of another array, or with another address."""
@@ -187,6 +195,7 @@ class Template:
         self._submit = plan.function.submit(plan.shape)
         self._data = bytes(plan.data)
         self._places = tuple(places)
+        self._noted = plan.kernel.noted(plan.shape, plan.device)
 
     def __call__(self, handle: int, *addresses: int) -> None:
         """Launch on a stream, by its handle.
@@ -208,11 +217,14 @@ class Template:
             data[:] = self._data
             for offset, which, distance in self._places:
                 pack_pointer(data, offset, addresses[which] + distance)
+            if checks.enabled:
+                self._kernel.check(self._noted, data, ())
             if current_device() == self._device:
                 self._submit(handle, memory.pointers, 0)
             else:
                 with cupy().cuda.Device(self._device):
                     self._submit(handle, memory.pointers, 0)
+            remember((self._noted, memory))
         except Exception as error:
             raise self._kernel.failed(error, self._shape) from None
         finally:

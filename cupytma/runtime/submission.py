@@ -10,6 +10,7 @@ from typing import Any
 
 from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
+from cupytma.runtime.history import Noted
 from cupytma.runtime.launch_shape import DEFAULT_SHARED_BYTES, PORTABLE_CLUSTER, LaunchShape
 
 # Makes a launch: takes the stream's handle, the address of the arguments' pointers, and 0.
@@ -31,14 +32,15 @@ class Function:
     shared_limit : int
         The most shared memory of a block, in bytes.
     submits : dict
-        What makes the launches that were made before, by the shape as it was written.
+        What makes the launches that were made before, and what the history keeps of them, by the shape as it was
+        written.
     """
 
     raw: Any
     handle: int
     device: int
     shared_limit: int
-    submits: dict[tuple[Any, ...], Submit] = field(default_factory=dict)
+    submits: dict[tuple[Any, ...], tuple[Submit, Noted]] = field(default_factory=dict)
     _shared_bytes: int = 0
     _wide_clusters: bool = False
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cupytma import targets
 from cupytma.errors import DescriptorError, DriverError, LaunchError, NoDeviceError
+from cupytma.sticky import STICKY_ERRORS, earlier_fault
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
 
@@ -30,19 +31,6 @@ __all__ = [
 
 
 _INVALID_VALUE, _NOT_FOUND = 1, 500
-# Answers that report a kernel's failure, at whatever call comes next: the context is lost, the call was not to blame.
-_STICKY = {
-    700: "CUDA_ERROR_ILLEGAL_ADDRESS",
-    702: "CUDA_ERROR_LAUNCH_TIMEOUT",
-    709: "CUDA_ERROR_CONTEXT_IS_DESTROYED",
-    710: "CUDA_ERROR_ASSERT",
-    714: "CUDA_ERROR_HARDWARE_STACK_ERROR",
-    715: "CUDA_ERROR_ILLEGAL_INSTRUCTION",
-    716: "CUDA_ERROR_MISALIGNED_ADDRESS",
-    717: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
-    718: "CUDA_ERROR_INVALID_PC",
-    719: "CUDA_ERROR_LAUNCH_FAILED",
-}
 _OTHERS = {
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "there is no memory left for a context: free some, or make one current yourself"),
     3: ("CUDA_ERROR_NOT_INITIALIZED", "the driver is not initialised after cuInit: has the process forked since?"),
@@ -135,9 +123,9 @@ def encode(parameters: Parameters) -> TensorMap:
     try:
         with driver_context() as encoders:
             code, data = encoders.call(parameters.kind, values)
-            target = None if code == 0 or code in _STICKY else encoders.target()
+            target = None if code == 0 or code in STICKY_ERRORS else encoders.target()
     except DriverError as error:
-        if error.code in _STICKY:
+        if error.code in STICKY_ERRORS:
             raise DriverError(describe_answer(error.code, parameters), error.code) from None
         raise
     if code == _INVALID_VALUE and target is not None:
@@ -159,11 +147,9 @@ def _refusal(parameters: Parameters, target: targets.Target) -> DescriptorError:
 
 def describe_answer(code: int, parameters: Parameters | None = None, target: targets.Target | None = None) -> str:
     """What an answer means, and what the rules say of the parameters."""
-    if code in _STICKY:
-        text = (
-            f"the driver answered {code} ({_STICKY[code]}): a kernel launched earlier in this process failed and its "
-            "context is lost; find it with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 and start a new process"
-        )
+    earlier = earlier_fault(code)
+    if earlier is not None:
+        text = f"the driver answered {code} ({STICKY_ERRORS[code].name}): {earlier}"
     else:
         name, meaning = _OTHERS.get(code, (f"CUresult {code}", "see CUresult in the driver API's documentation"))
         text = f"the driver answered {code} ({name}): {meaning}"

@@ -7,9 +7,9 @@ import io
 from typing import Any
 
 import pytest
-from readme_blocks import ROOT, blocks, snippets
+from readme_blocks import NEEDS_GPU, ROOT, blocks, snippets
 
-PAGES = ["simulator.md", "tma-model.md"]
+PAGES = ["runtime.md", "simulator.md", "tma-model.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -18,6 +18,8 @@ def test_python_prints_what_is_shown(page: str) -> None:
     names: dict[str, Any] = {}
     checked = 0
     for block, shown in snippets(path):
+        if block.remark == NEEDS_GPU:
+            continue
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from simulated_cuda import STATIC_SHARED, Array, SimulatedCuda
 
 import cupytma as tma
-from cupytma.errors import LaunchError
+from cupytma.errors import DriverError, LaunchError
 from cupytma.runtime.arguments import Marshaller, ParameterBlock
+from cupytma.runtime.history import KEPT, recent
 from cupytma.runtime.launch_shape import parse_launch_bounds
 from cupytma.runtime.occupancy import grid_of
 from cupytma.runtime.signature import KernelSignature, parse_signatures
@@ -311,3 +312,47 @@ def test_grids_cover_extents_with_tiles() -> None:
     for extents, tile in (((1, 2), (1,)), (0, 1), ((4, 4), (2, 0)), ("12", "34"), (1.5, 1)):
         with pytest.raises(LaunchError, match="positive whole numbers"):
             grid_of(extents, tile)
+
+
+def test_the_history_knows_the_arguments_of_the_last_launches(cuda, mixed) -> None:
+    tensor_map = map_of(Array(0x1000))
+    plan = mixed.plan((2, 3), 32, (tensor_map, None, 7, 1.0), shared_bytes=64)
+    template = plan.template([(0, 0, 0), (128, 1, 16)])
+    for number in range(40):
+        mixed(number + 1, 64, (tensor_map, None, number, 1.0))
+    plan()
+    plan.set(2, 8)
+    plan()
+    template(0, 0x3000, 0x5000)
+    newest, second, first, *earlier = recent()
+    assert newest.values()[0][0] == map_of(Array(0x3000))
+    assert newest.values()[1:] == (0x5010, 7, 1.0)
+    assert (second.values()[2], first.values()[2]) == (8, 7)
+    assert (first.grid, first.block, first.shared_bytes, first.device) == ((2, 3, 1), (32, 1, 1), 64, 0)
+    assert [record.values()[2] for record in earlier] == list(range(39, 39 - len(earlier), -1))
+    assert len(earlier) == KEPT - 3
+
+
+def test_launches_that_are_known_to_go_wrong_are_not_made_while_checks_are_on(cuda, mixed) -> None:
+    moved = Array(0x1000)
+    tensor_map = map_of(moved)
+    values = tensor_map, None, 1, 1.0
+    plan = mixed.plan(1, 1, values)
+    moved.data.ptr = 0x7000
+    with tma.checks():
+        for launch in (lambda: mixed(1, 1, values), plan):
+            with pytest.raises(LaunchError, match="checked before its launch, mixed"):
+                launch()
+    assert cuda.launches == []
+    plan()
+    assert len(cuda.launches) == 1
+
+
+@pytest.mark.parametrize("code", [700, 715, 716, 719])
+def test_the_fault_of_an_earlier_kernel_is_told_from_a_refusal(cuda, mixed, code: int) -> None:
+    values = map_of(Array(0x1000)), None, 1, 1.0
+    mixed(5, 1, values)
+    cuda.answer = code
+    with pytest.raises(DriverError, match=r"(?s)earlier.*mixed \(grid \(5, 1, 1\)") as caught:
+        mixed(1, 1, values)
+    assert caught.value.code == code

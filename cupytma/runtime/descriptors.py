@@ -1,0 +1,266 @@
+"""Tensor maps in global memory, for kernels to use through a pointer."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from threading import RLock
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from cupytma.errors import CupytmaError, DescriptorError, SlotError
+from cupytma.ptx.tensormap import fence_proxy_tensormap_acquire
+from cupytma.runtime.compiler import current_target
+from cupytma.runtime.device import cupy
+from cupytma.runtime.transfer import Staging, check_tensor_map, stream_handle
+from cupytma.targets import Target, target
+from cupytma.tensormap.fields import SIZE
+from cupytma.tensormap.interop import SLOT_ALIGNMENT
+from cupytma.tensormap.tensor_map import TensorMap
+
+_DEVICE_TO_HOST = 2
+_MOST_SLOTS = 1 << 24
+# What the host has written is acquired at the scope that takes in the host (CUDA programming guide, "Using TMA").
+_ACQUIRE = fence_proxy_tensormap_acquire(scope="sys").function_name
+
+
+class DescriptorBuffer:
+    """Slots for tensor maps in the memory of the current device: 128 bytes each, aligned to 128.
+
+    A kernel takes the buffer as a pointer, ``const CUtensorMap* maps`` or ``CUtensorMap* maps``, and slot ``i`` is
+    ``maps + i``. Stream order alone does not show it what the host wrote: a thread of each block acquires a slot, at
+    system scope, before threads of that block copy through it ::
+
+        if (threadIdx.x == 0) cupytma::fence_proxy_tensormap_acquire_sys(maps + i);
+        __syncthreads();                       // where another thread makes the copies
+
+    One acquire covers the 128 bytes of one slot. A slot that the device itself changes (``cupytma.ptx.rebind``) is
+    released by the device, at ``gpu`` scope for users on the same device, and acquired at ``gpu`` or ``sys`` scope.
+
+    Writes are ordered on a stream, and whole: launches before a write see the old maps, launches after it the new
+    ones. A kernel in another stream that uses a slot while it is written may see neither: order the streams by an event
+    first. The buffer keeps the maps that it holds, and with them the arrays that those were made of, until the slot is
+    written again.
+
+    Making a buffer waits for CuPy's current stream, and cannot be captured in a CUDA graph. Writes can; every replay
+    then writes the maps of the capture.
+
+    Parameters
+    ----------
+    slots : int
+        How many maps it has room for.
+    target : str or Target, optional
+        Whose maps it takes. Default: the current device's.
+
+    Attributes
+    ----------
+    version : int
+        How many writes there have been.
+    device : cupy.cuda.Device
+        Where it lies.
+
+    Raises
+    ------
+    DescriptorError
+        If `slots` is no positive integer.
+    NoDeviceError
+        If there is no GPU.
+
+    Examples
+    --------
+    >>> buffer = tma.DescriptorBuffer(2)
+    >>> buffer[0] = tma.tensor_map(a, box=(32, 64))
+    >>> buffer.write([tma.tensor_map(a, box=(32, 64)), tma.tensor_map(b, box=(32, 64))])
+    >>> kernel(grid, block, (buffer, out))
+    """
+
+    slot_bytes = SIZE
+    """Bytes from one slot to the next."""
+
+    def __init__(self, slots: int, *, target: str | Target | None = None) -> None:
+        count = _count(slots)
+        self.target = _target(target)
+        module = cupy()
+        self.device = module.cuda.Device()
+        self._memory = module.cuda.alloc(count * SIZE + SLOT_ALIGNMENT)
+        self._address = -(-int(self._memory.ptr) // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        self._maps: list[TensorMap | None] = [None] * count
+        self._staging = Staging()
+        self._lock = RLock()
+        self.version = 0
+        self._clear(count)
+        _live.add(self)
+
+    @staticmethod
+    def acquire_code(tensor_map: str = "maps") -> str:
+        """The C++ statement by which a thread acquires a slot that the host wrote.
+
+        Parameters
+        ----------
+        tensor_map : str
+            The expression for the slot's address, such as ``"maps + i"``.
+        """
+        return f"cupytma::{_ACQUIRE}({tensor_map});"
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    def __iter__(self) -> Iterator[TensorMap | None]:
+        return iter(tuple(self._maps))
+
+    def __getitem__(self, index: Any) -> Any:
+        """The map that the host last wrote to a slot, None for none; for a slice, a tuple of them."""
+        if isinstance(index, slice):
+            return tuple(self._maps[index])
+        return self._maps[self._slot(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write one slot, or with a slice as many as it has, on CuPy's current stream; see `write`."""
+        if not isinstance(index, slice):
+            self.write([value], self._slot(index))
+            return
+        start, stop, step = index.indices(len(self))
+        values = _listed(value)
+        if step != 1:
+            raise SlotError(f"a slice of slots must have step 1, and has {step}")
+        if len(values) != max(0, stop - start):
+            raise DescriptorError(f"{len(values)} maps for {max(0, stop - start)} slots")
+        self.write(values, start)
+
+    def write(self, maps: Iterable[TensorMap], start: int = 0, *, stream: Any = None) -> None:
+        """Write maps to slots that follow one another. Returns at once.
+
+        Parameters
+        ----------
+        maps : iterable of TensorMap
+        start : int
+            The first slot.
+        stream : stream or int, optional
+            What the write is ordered on. Default: CuPy's current stream.
+
+        Raises
+        ------
+        SlotError
+            If there are not as many slots.
+        DescriptorError
+            If an entry is no map, or one that the device must not be given: of host memory, with bytes that make no
+            map, or with a type or swizzle that the target lacks. Nothing is written then.
+        """
+        values = _listed(maps)
+        if not values:
+            return
+        first = self._slot(start)
+        if first + len(values) > len(self):
+            raise SlotError(f"{len(values)} maps from slot {first} on; the buffer has {len(self)} slots")
+        for slot, value in enumerate(values, first):
+            self._check(slot, value)
+        data = b"".join(map(bytes, values))
+        with self._lock, self.device:
+            self._staging.upload(self._address + first * SIZE, data, stream)
+            self._maps[first : first + len(values)] = values
+            self.version += 1
+
+    def address(self, index: int = 0) -> int:
+        """The address of a slot in device memory, a multiple of 128."""
+        return self._address + SIZE * self._slot(index)
+
+    def to_host(self, stream: Any = None) -> tuple[TensorMap | None, ...]:
+        """What the slots hold in device memory, also what the device itself wrote; waits for the stream.
+
+        Returns
+        -------
+        tuple of TensorMap or None
+            None for slots of zeros. Bytes are not judged: `TensorMap.decode` does that.
+
+        Raises
+        ------
+        DriverError
+            If a kernel before it has failed, with the explanation of `explain_fault`.
+        """
+        from cupytma.runtime.faults import synchronize
+
+        size, handle = SIZE * len(self), stream_handle(stream)
+        with self.device:
+            module = cupy()
+            memory = module.cuda.alloc_pinned_memory(size)
+            module.cuda.runtime.memcpyAsync(memory.ptr, self._address, size, _DEVICE_TO_HOST, handle)
+            synchronize(handle)
+        data = np.frombuffer(memory, np.uint8, size).tobytes()
+        slots = (data[i : i + SIZE] for i in range(0, size, SIZE))
+        return tuple(TensorMap(slot) if any(slot) else None for slot in slots)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The slots as an array of uint8, shape (slots, 128), so that a kernel takes the buffer as a pointer."""
+        return {
+            "shape": (len(self), SIZE), "typestr": "|u1", "data": (self._address, False), "strides": None, "version": 3,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        written = sum(entry is not None for entry in self._maps)
+        return (
+            f"<DescriptorBuffer of {len(self)} slots at {self._address:#x}, device {self.device.id}: {written} "
+            f"written, version {self.version}>"
+        )
+
+    def _clear(self, count: int) -> None:
+        """Zeros in all slots. Waited for: the memory may have been another's, and the first write go to any stream."""
+        handle = stream_handle(None)
+        self._staging.upload(self._address, bytes(count * SIZE), handle)
+        cupy().cuda.runtime.streamSynchronize(handle)
+        self._staging.reclaim()
+
+    def _slot(self, index: Any) -> int:
+        try:
+            slot = operator.index(index)
+        except TypeError:
+            raise SlotError(f"slot {index!r}: a whole number is needed") from None
+        if not -len(self) <= slot < len(self):
+            raise SlotError(f"slot {slot}: the buffer has slots 0 to {len(self) - 1}")
+        return slot % len(self)
+
+    def _check(self, slot: int, value: Any) -> None:
+        if not isinstance(value, TensorMap):
+            raise DescriptorError(f"slot {slot} takes a TensorMap, not a {type(value).__name__}")
+        try:
+            check_tensor_map(value, self.target)
+        except TypeError as error:
+            raise DescriptorError(f"slot {slot}: {error}") from None
+
+
+_live: WeakSet[DescriptorBuffer] = WeakSet()
+
+
+def buffer_at(address: int) -> DescriptorBuffer | None:
+    """The buffer of descriptors that an address lies in, if any."""
+    for buffer in tuple(_live):
+        if 0 <= address - buffer.address(0) < SIZE * len(buffer):
+            return buffer
+    return None
+
+
+def _count(slots: Any) -> int:
+    try:
+        count = operator.index(slots)
+    except TypeError:
+        raise DescriptorError(f"slots = {slots!r}: how many slots, a whole number, is needed") from None
+    if not 1 <= count <= _MOST_SLOTS or isinstance(slots, bool):
+        raise DescriptorError(f"slots = {slots!r} is outside 1…{_MOST_SLOTS}")
+    return count
+
+
+def _target(chosen: str | Target | None) -> Target:
+    return current_target() if chosen is None else target(chosen)
+
+
+def _listed(maps: Any) -> list[Any]:
+    if isinstance(maps, TensorMap):
+        return [maps]
+    try:
+        return list(maps)
+    except CupytmaError:
+        raise
+    except Exception as error:  # a caller's iterable may raise anything
+        raise DescriptorError(f"maps is a {type(maps).__name__}; an iterable of tensor maps is needed") from error
