@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import LaunchError
-from cupytma.runtime import checks
+from cupytma.runtime import checks, streams
 from cupytma.runtime.arguments import Marshaller, ParameterBlock
 from cupytma.runtime.device import cupy
 from cupytma.runtime.faults import launch_failure
@@ -16,7 +16,8 @@ from cupytma.runtime.history import KEPT, Noted, remember
 from cupytma.runtime.launch_shape import LaunchBounds, LaunchShape, launch_shape, parse_launch_bounds
 from cupytma.runtime.loading import raw_module
 from cupytma.runtime.occupancy import Occupancy
-from cupytma.runtime.streams import current_handle, handle_of
+from cupytma.runtime.places import TorchDevice
+from cupytma.runtime.streams import handle_of
 from cupytma.runtime.submission import Function, Submit, refusal
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Kernel(Occupancy):
             submit, noted = function.submits[key]
         except (KeyError, TypeError):
             function, submit, noted = self._prepared(key)
-        memory = self.borrow()
+        spare = self._spare
+        memory = spare.popleft() if len(spare) > KEPT else ParameterBlock(self.signature)  # as `borrow` says
         try:
             try:
                 place = self._fill_quickly(memory.data, arguments)
@@ -115,12 +117,18 @@ class Kernel(Occupancy):
                 raise LaunchError(self.elsewhere(place, function.device))
             if checks.enabled:
                 self.check(noted, memory.data, arguments)
-            submit(current_handle(place) if stream is None else handle_of(stream), memory.pointers, 0)
+            if stream is not None:
+                handle = handle_of(stream)
+            elif place.__class__ is TorchDevice:
+                handle = streams.current_handle(place)
+            else:
+                handle = streams.get_current_stream().ptr
+            submit(handle, memory.pointers, 0)
             remember((noted, memory))
         except Exception as error:
             raise self.failed(error, self.shape(*key)) from None
         finally:
-            self._spare.append(memory)  # the driver has copied the arguments
+            spare.append(memory)  # the driver has copied the arguments
 
     def borrow(self) -> ParameterBlock:
         """Memory for the arguments of a launch, which no other thread has at the same time.

@@ -74,18 +74,18 @@ def current_handle(place: int | None) -> int:
     """
     if type(place) is TorchDevice:
         return _torch_handle(place)
-    handle: int = _get_current_stream().ptr
+    handle: int = get_current_stream().ptr
     return handle
 
 
 def _first_current_stream() -> Any:
-    global _get_current_stream
-    _get_current_stream = cupy().cuda.get_current_stream
-    return _get_current_stream()
+    global get_current_stream
+    get_current_stream = cupy().cuda.get_current_stream
+    return get_current_stream()
 
 
 # CuPy's function, once CuPy is known to be usable.
-_get_current_stream: Callable[[], Any] = _first_current_stream
+get_current_stream: Callable[[], Any] = _first_current_stream
 
 
 def _torch_handle(device: TorchDevice) -> int:

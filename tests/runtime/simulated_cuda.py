@@ -49,7 +49,7 @@ class SimulatedCuda:
 
         monkeypatch.setattr(plan, "cupy", lambda: cupy)
         monkeypatch.setattr(kernel, "_get_device", lambda: self.device)
-        monkeypatch.setattr(streams_module, "_get_current_stream", lambda: SimpleNamespace(ptr=self.stream))
+        monkeypatch.setattr(streams_module, "get_current_stream", lambda: SimpleNamespace(ptr=self.stream))
         monkeypatch.setitem(places_module.readers, Array, places_module._of_cupy)
 
     def load(self, loaded: kernel.Kernel) -> kernel.Kernel:

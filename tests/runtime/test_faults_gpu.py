@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from dying_launches import CASES
+
+import cupytma as tma
 
 pytestmark = pytest.mark.gpu
 SCRIPT = Path(__file__).with_name("dying_launches.py")
@@ -17,7 +20,11 @@ SCRIPT = Path(__file__).with_name("dying_launches.py")
 @pytest.mark.parametrize("name", CASES)
 def test_a_broken_rule_gives_the_error_of_the_table_and_is_found(name: str) -> None:
     code, rule, is_certain = CASES[name]
-    done = subprocess.run([sys.executable, str(SCRIPT), name], capture_output=True, text=True, timeout=300)
+    paths = [str(Path(tma.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), name], capture_output=True, text=True, timeout=300, env=environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["remembered"] >= 2
