@@ -250,8 +250,8 @@ def _write(name: str, content: bytes) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         _warn(
-            f"compiled kernels cannot be kept in {into} ({error.strerror or error}); everything works, but each process "
-            "compiles anew. CUPYTMA_CACHE_DIR names another folder, and empty turns the cache off"
+            f"compiled kernels cannot be kept in {into} ({error.strerror or error}); everything works, but each "
+            "process compiles anew. CUPYTMA_CACHE_DIR names another folder, and empty turns the cache off"
         )
         return False
     return True

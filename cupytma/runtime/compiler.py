@@ -159,11 +159,11 @@ def _by_compiler(library: nvrtc.Nvrtc, request: Request, folders: tuple[str, ...
 
 
 def _judged(request: Request, compiled: Compiled) -> Compiled:
-    """What the compiler lets through: refused where it can only fail, with warnings where it does not do what is meant."""
+    """What the compiler lets through: refused where it can only fail, with warnings where it is hardly meant so."""
     if not compiled.cubin:
         raise CompileError(
-            f"the options {', '.join(request.options)} make no machine code (link-time optimisation makes an intermediate "
-            "form); leave them out", compiled.log, request.source,
+            f"the options {', '.join(request.options)} make no machine code (link-time optimisation makes an "
+            "intermediate form); leave them out", compiled.log, request.source,
         )
     if misplaced := misplaced_addresses(compiled.ptx):
         raise CompileError(f"{'; '.join(misplaced)}. {_SPACES_HINT}", compiled.log, request.source)

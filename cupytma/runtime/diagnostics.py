@@ -21,6 +21,7 @@ _ASSEMBLER = re.compile(
 )
 _ABORTED = "Ptx assembly aborted due to errors"
 _QUOTED = re.compile(r"""["']([^"']+)["']""")
+_INSTANTIATED = re.compile(rf"at line (\d+)(?: of {re.escape(SOURCE_NAME)})?$")
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+) (\d+)(?:.*\binlined_at (\d+) (\d+))?")
 _FILE = re.compile(r'^\s*\.file\s+(\d+) "([^"]*)"', re.MULTILINE)
 # What the assembler says of resources when it is asked to (see `cupytma.runtime.resources`).
@@ -101,27 +102,42 @@ def parse_log(log: str, line_of: Callable[[str, int], str]) -> tuple[Diagnostic,
 
 def _parsed(lines: list[str], line_of: Callable[[str, int], str]) -> Iterator[Diagnostic]:
     for number, line in enumerate(lines):
+        line = line.strip(" \0")
         if found := _COMPILER.fullmatch(line):
             file, at = found["file"], int(found["line"])
             column, printed = _caret(lines[number + 1 :])
             text = line_of(file, at) or printed
             severity = found["severity"].rpartition(" ")[2]
+            if file != SOURCE_NAME and (user := _instantiated(lines[number + 1 :])):
+                # An assertion in a header: the line that asked for the instance is the one to change.
+                file, at, column = SOURCE_NAME, user, None
+                text = line_of(file, at)
             yield with_caret(Diagnostic(severity, found["message"], file, at, column, text))
         elif found := _ASSEMBLER.fullmatch(line):
             if found["message"] != _ABORTED:
                 severity = "warning" if found["severity"] == "warning" else "error"
-                at = int(found["line"]) if found["line"] else None  # of the PTX; `locate` finds the source's
-                yield Diagnostic(severity, found["message"], line=at, from_assembler=True)
+                in_ptx = int(found["line"]) if found["line"] else None  # `in_statement` finds the source's
+                yield Diagnostic(severity, found["message"], line=in_ptx, from_assembler=True)
         elif found := _PLACELESS.fullmatch(line):
             yield Diagnostic(found["severity"], found["message"].strip())
 
 
 def _caret(following: list[str]) -> tuple[int | None, str]:
     """The column that NVRTC's own caret stands at, and the line above it as printed."""
-    for above, line in zip(following, following[1:2], strict=False):
-        if line.strip() == "^" and above.startswith(" " * _INDENT):
-            return line.index("^") - _INDENT, above[_INDENT:]
+    above, line = (*following[:2], "", "")[:2]
+    if line.strip() == "^" and above.startswith(" " * _INDENT):
+        return line.index("^") - _INDENT, above[_INDENT:]
     return None, ""
+
+
+def _instantiated(following: list[str]) -> int | None:
+    """The line of the source that a template was instantiated at, from the lines below an error."""
+    for line in following:
+        if found := _INSTANTIATED.search(line):
+            return int(found[1])
+        if not line.strip():
+            return None
+    return None
 
 
 def with_caret(diagnostic: Diagnostic) -> Diagnostic:
@@ -137,7 +153,10 @@ def with_caret(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def in_statement(
-    diagnostic: Diagnostic, ptx: str, place_of: Callable[[int], tuple[str, int] | None], line_of: Callable[[str, int], str]
+    diagnostic: Diagnostic,
+    ptx: str,
+    place_of: Callable[[int], tuple[str, int] | None],
+    line_of: Callable[[str, int], str],
 ) -> Diagnostic:
     """An assembler's diagnostic with the PTX instruction that it is about and the place in the source it comes from."""
     lines = ptx.splitlines()

@@ -23,7 +23,7 @@ _WHEEL_FOLDERS = {
     12: ("cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include", "curand/include"),
     13: ("cu13/include", "cu13/include/cccl"),
 }
-# Which wheel has a header, by the beginning of its name. The first that fits counts; its name for CUDA 12 ends in -cu12.
+# Which wheel has a header, by the beginning of its name; the first that fits counts. For CUDA 12 names end in -cu12.
 _PACKAGES: tuple[tuple[str, str], ...] = (
     (r"cuda/|cub/|thrust/|nv/", "nvidia-cuda-cccl"),
     (r"curand", "nvidia-curand"),
@@ -135,7 +135,7 @@ def _read(path: str) -> tuple[str, _Text]:
 
 
 def toolkit_folders(major: int) -> tuple[str, ...]:
-    """Folders with the headers of a CUDA toolkit of a major version, those of wheels first; empty where there are none."""
+    """Folders with the headers of a CUDA toolkit of a major version: those of wheels, or else of an installed one."""
     found = tuple(
         folder
         for base in dict.fromkeys(sys.path)

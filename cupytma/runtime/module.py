@@ -121,7 +121,7 @@ class Module:
         """
         if not isinstance(name, str):
             raise LaunchError(f"{shown(name)} is no kernel's name; names are text (str)")
-        if dict.__contains__(self.signatures, name):  # type: ignore[arg-type]
+        if dict.__contains__(self.signatures, name):
             return name
         squeezed = _squeezed(name)
         for expression, lowered in self._compiled.lowered.items():
@@ -132,8 +132,8 @@ class Module:
         plain = [lowered for lowered in alike if not _is_instance(lowered)]
         if len(plain) > 1:
             raise LaunchError(
-                f"several kernels of the module are named {name}: {', '.join(sorted(plain))}; ask for one of those names, "
-                f"or by type: \"(void (*)(float*)) {name}\""
+                f"several kernels of the module are named {name}: {', '.join(sorted(plain))}; ask for one of those "
+                f'names, or by type: "(void (*)(float*)) {name}"'
             )
         return plain[0] if plain else None
 

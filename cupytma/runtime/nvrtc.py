@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import sys
@@ -102,7 +103,7 @@ class Nvrtc:
             If it does not answer as it should.
         """
         folders = tuple(folders)
-        status, log, cubin, ptx, lowered = self._run(request, request.arguments(folders) + [_REPORT])
+        status, log, cubin, ptx, lowered = self._run(request, [*request.arguments(folders), _REPORT])
         if status != "NVRTC_SUCCESS":
             raise CompilerRefusal(status, _readable(request, log), self._explained(request, folders, log, ptx))
         return Compiled(cubin, ptx, _readable(request, log), lowered, reports.spills(log))
@@ -228,10 +229,8 @@ def environment() -> list[object]:
             except OSError:
                 continue
             found += [os.path.join(base, place), status.st_mtime_ns]
-    try:
+    with contextlib.suppress(OSError):
         found.append(os.stat("/etc/ld.so.cache").st_mtime_ns)
-    except OSError:
-        pass
     return found
 
 

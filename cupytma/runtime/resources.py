@@ -90,7 +90,7 @@ class _Cubin:
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
-            raise CompileInputError(f"{len(data)} bytes that begin with {data[:4]!r} are no cubin, which is an ELF image")
+            raise CompileInputError(f"{len(data)} bytes that begin with {data[:4]!r} are no cubin, an ELF image")
         try:
             start, size, count, names = struct.unpack_from("<Q", data, 0x28) + struct.unpack_from("<HHH", data, 0x3A)
             rows = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]

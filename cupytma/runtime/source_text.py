@@ -48,8 +48,12 @@ def _bracketed(text: str, start: int) -> str | None:
 
 def template_kernels(source: str) -> set[str]:
     """Names of the kernels that are templates."""
-    bare = _COMMENT.sub(" ", source)
-    return set(re.findall(r"\btemplate\s*<[^;{}]*?>\s*(?:\w+\s*(?:\([^()]*\)\s*)?)*?__global__[^;{}(]*?(\w+)\s*\(", bare))
+    found = set()
+    for head in re.split(r"\btemplate\s*<", _COMMENT.sub(" ", source))[1:]:
+        declared = re.split(r"[;{]", head, maxsplit=1)[0].partition("__global__")[2]
+        names = [name for name in re.findall(r"(\w+)\s*\(", declared) if not name.startswith("__")]
+        found.update(names[:1])
+    return found
 
 
 def cxx_name(mangled: str) -> str:
