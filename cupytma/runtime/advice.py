@@ -13,7 +13,7 @@ from cupytma.ptx.header import why_missing
 from cupytma.ptx.parse import read as statement_of
 from cupytma.runtime.compilation import Request
 from cupytma.runtime.diagnostics import NAME_MAP, Diagnostic, errors_of
-from cupytma.runtime.headers import HEADER_NAME, package_of
+from cupytma.runtime.headers import HEADER_NAME, package_of, requirement_of
 from cupytma.runtime.nvrtc import CompilerRefusal, ptx_version
 from cupytma.targets import TARGETS, Feature, Target
 
@@ -260,7 +260,7 @@ def _missing_header(case: Case, match: re.Match[str]) -> str:
             "host's. Remove the line"
         )
     if package := package_of(name, case.cuda):
-        return f"{name} is in the package {package}: pip install {package}{_same_major(package, case.cuda)}"
+        return f"{name} is in the package {package}: pip install {requirement_of(name, case.cuda)}"
     if re.fullmatch(r"c?(?:stdint|stddef|stdlib|stdio|string|math|float|limits|assert)(?:\.h)?|[a-z_]+", name):
         plain = name.removesuffix(".h")
         standard = plain if plain.startswith("c") or not name.endswith(".h") else f"c{plain}"
@@ -279,13 +279,7 @@ def _missing_header(case: Case, match: re.Match[str]) -> str:
 
 
 def _wheel(header: str, major: int) -> str:
-    package = package_of(header, major)
-    return f"it is in the package {package}: pip install {package}{_same_major(package, major)}"
-
-
-def _same_major(package: str, major: int) -> str:
-    """A bound for packages whose name does not say the major version of CUDA."""
-    return "" if package.endswith(f"-cu{major}") or "cccl" in package else f"=={major}.*"
+    return f"it is in the package {package_of(header, major)}: pip install {requirement_of(header, major)}"
 
 
 def _signature(case: Case, _: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from cupytma.runtime.compilation import Request
 
@@ -134,17 +135,17 @@ def _read(path: str) -> tuple[str, _Text]:
         return f"unreadable: {error.errno}", _Text((), True, False, False)
 
 
-def toolkit_folders(major: int) -> tuple[str, ...]:
-    """Folders with the headers of a CUDA toolkit of a major version: those of wheels, or else of an installed one."""
-    found = tuple(
+def _wheel_folders(major: int) -> tuple[str, ...]:
+    """Folders with the headers of NVIDIA's wheels for a major version."""
+    return tuple(
         folder
         for base in dict.fromkeys(sys.path)
         for name in _WHEEL_FOLDERS.get(major, ())
         if os.path.isdir(folder := os.path.join(base, "nvidia", *name.split("/")))
     )
-    return found or _installed_folders(major)
 
 
+@cache
 def _installed_folders(major: int) -> tuple[str, ...]:
     """Those of a toolkit of that major version installed otherwise, such as by conda or in /usr/local."""
     try:
@@ -174,11 +175,16 @@ def toolkit_version(folder: str) -> tuple[int, ...]:
 
 
 def needed_folders(missing: Iterable[str], major: int) -> tuple[str, ...]:
-    """The toolkit's folders, if they have one of the headers that were found nowhere else."""
+    """Folders of the toolkit that has one of the headers found nowhere else: of wheels, or else an installed one.
+
+    The two are not mixed: a header of one version may not fit another's.
+    """
     names = [name for name in missing if name != HEADER_NAME]
-    folders = toolkit_folders(major) if names else ()
-    wanted = any(os.path.isfile(os.path.join(folder, name)) for folder in folders for name in names)
-    return folders if wanted else ()
+    for find in (_wheel_folders, _installed_folders) if names else ():
+        folders = find(major)
+        if any(os.path.isfile(os.path.join(folder, name)) for folder in folders for name in names):
+            return folders
+    return ()
 
 
 def stamp(folders: Iterable[str]) -> list[tuple[str, int, int]]:
@@ -201,3 +207,9 @@ def package_of(name: str, major: int) -> str:
             renamed = _RENAMED.get((package, major))
             return renamed or (f"{package}-cu{major}" if major < 13 else package)
     return ""
+
+
+def requirement_of(name: str, major: int) -> str:
+    """What to hand pip for one of the toolkit's headers: the package, bound where its name does not say the version."""
+    package = package_of(name, major)
+    return package if package.endswith(f"-cu{major}") else f"'{package}=={major}.*'"
