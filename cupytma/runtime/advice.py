@@ -262,6 +262,8 @@ def _missing_header(case: Case, match: re.Match[str]) -> str:
     if package := package_of(name, case.cuda):
         return f"{name} is in the package {package}: pip install {requirement_of(name, case.cuda)}"
     if re.fullmatch(r"c?(?:stdint|stddef|stdlib|stdio|string|math|float|limits|assert)(?:\.h)?|[a-z_]+", name):
+        if not case.error.in_source:
+            return f"{case.error.file} is a header for a host's compiler too, and NVRTC has no <{name}>: do without it"
         plain = name.removesuffix(".h")
         standard = plain if plain.startswith("c") or not name.endswith(".h") else f"c{plain}"
         return (

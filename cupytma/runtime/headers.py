@@ -212,4 +212,5 @@ def package_of(name: str, major: int) -> str:
 def requirement_of(name: str, major: int) -> str:
     """What to hand pip for one of the toolkit's headers: the package, bound where its name does not say the version."""
     package = package_of(name, major)
-    return package if package.endswith(f"-cu{major}") else f"'{package}=={major}.*'"
+    bound = package.startswith("nvidia-cuda-") and not package.endswith(f"-cu{major}")
+    return f"'{package}=={major}.*'" if bound else package
