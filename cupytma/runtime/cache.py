@@ -32,7 +32,7 @@ _KNOWN_NVRTC = "nvrtc.json"
 _MOST_KNOWN = 16
 _DEFAULT_BYTES = 1 << 30
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
 _KEPT = 0.9  # of the limit, after entries were removed
 _STALE_SECONDS = 3600  # a partial file older than this was left by a crash
 _TOUCH_SECONDS = 3600  # how exactly the last use of an entry is known
@@ -197,7 +197,7 @@ def read(name: str) -> Compiled | None:
             changed = os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
-    found = _unpacked(content)
+    found = _unpacked(name, content)
     if found is None:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -209,24 +209,29 @@ def read(name: str) -> Compiled | None:
 
 def write(name: str, compiled: Compiled) -> None:
     """Keep an entry, and remove those that were not used for longest where there is no more room."""
-    content = _packed(compiled)
+    content = _packed(name, compiled)
     if len(content) <= limit() and _write(name + _SUFFIX, content):
         trim()
 
 
-def _packed(compiled: Compiled) -> bytes:
+def _checksum(name: str, rest: bytes) -> bytes:
+    """Of an entry with its name, so that a file under another's name is not taken for it."""
+    return hashlib.sha256(name.encode() + rest).digest()
+
+
+def _packed(name: str, compiled: Compiled) -> bytes:
     ptx = compiled.ptx.encode()
     facts = json.dumps(
         [len(ptx), len(compiled.cubin), compiled.log, compiled.lowered, compiled.spills, compiled.warnings]
     ).encode()
     rest = b"%d\n" % len(facts) + facts + ptx + compiled.cubin
-    return _MAGIC + hashlib.sha256(rest).digest() + rest
+    return _MAGIC + _checksum(name, rest) + rest
 
 
-def _unpacked(content: bytes) -> Compiled | None:
+def _unpacked(name: str, content: bytes) -> Compiled | None:
     start = len(_MAGIC) + _HASH_BYTES
     rest = content[start:]
-    if not content.startswith(_MAGIC) or hashlib.sha256(rest).digest() != content[len(_MAGIC) : start]:
+    if not content.startswith(_MAGIC) or _checksum(name, rest) != content[len(_MAGIC) : start]:
         return None
     size, _, body = rest.partition(b"\n")
     at = int(size)

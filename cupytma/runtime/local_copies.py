@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cupytma.runtime.source_text import parameter_texts
+from cupytma.runtime.source_text import cxx_name, parameter_texts
 
 _FUNCTION = re.compile(r"\.(?P<kind>entry|func)\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?")
 _PARAMETER = re.compile(r"\.param\s[^,]*?([\w$]+)(?:\[\d+\])?\s*(?:,|$)")
@@ -140,7 +140,7 @@ def _spread(origins: dict[str, set[str]], flows: list[tuple[str, set[str]]]) -> 
 
 
 def _sentence(function: _Function, source: str) -> str:
-    what = f"kernel {function.name}" if function.is_kernel else f"function {function.name}"
+    what = f"{'kernel' if function.is_kernel else 'function'} {cxx_name(function.name)}"
     unannotated = [
         text
         for name, text in zip(function.parameters, parameter_texts(source, function.name), strict=False)

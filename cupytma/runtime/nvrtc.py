@@ -25,7 +25,7 @@ OLDEST = (12, 8)
 _REPORT = "--ptxas-options=-v"
 # Folders below a folder of packages in which NVRTC and its bindings lie, and variables that decide which is found.
 _PLACES = ("nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin", "nvidia/cu13/lib", "nvidia/cu13/bin", "cuda/bindings")
-_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "LD_LIBRARY_PATH", "PATH")
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "PATH" if sys.platform == "win32" else "LD_LIBRARY_PATH")
 
 
 class Nvrtc:
