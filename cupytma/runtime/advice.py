@@ -252,16 +252,20 @@ def _no_library(case: Case, match: re.Match[str]) -> str:
     return ""
 
 
+_NO_CUDA_H = (
+    f"a kernel needs no cuda.h: CUtensorMap comes with #include <{HEADER_NAME}>, and the rest of cuda.h is the host's"
+)
+
+
 def _missing_header(case: Case, match: re.Match[str]) -> str:
     name = match[1]
     if name == "cuda.h":
-        return (
-            f"a kernel needs no cuda.h: CUtensorMap comes with #include <{HEADER_NAME}>, and the rest of cuda.h is the "
-            "host's. Remove the line"
-        )
+        return f"{_NO_CUDA_H}. Remove the line"
     if package := package_of(name, case.cuda):
         return f"{name} is in the package {package}: pip install {requirement_of(name, case.cuda)}"
     if re.fullmatch(r"c?(?:stdint|stddef|stdlib|stdio|string|math|float|limits|assert)(?:\.h)?|[a-z_]+", name):
+        if case.error.file.endswith("/cuda.h"):
+            return f"{_NO_CUDA_H}. Remove the line that includes cuda.h"
         if not case.error.in_source:
             return f"{case.error.file} is a header for a host's compiler too, and NVRTC has no <{name}>: do without it"
         plain = name.removesuffix(".h")

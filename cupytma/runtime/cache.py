@@ -79,8 +79,10 @@ def _user_cache() -> str:
     if sys.platform == "linux":
         base = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
         return os.path.join(base, "cupytma")
-    import platformdirs
-
+    try:
+        import platformdirs
+    except ImportError:  # it comes with what compiles; without that there is nothing to keep
+        return os.path.expanduser("~/.cupytma")
     return platformdirs.user_cache_dir("cupytma", appauthor=False)
 
 

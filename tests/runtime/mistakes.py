@@ -88,12 +88,14 @@ MISTAKES: tuple[Mistake, ...] = (
         ':: "l"(pointer)', "needs sm_100a: you compiled for sm_90a",
     ),
     _asm(
-        "bare .shared", "cp.async.bulk.tensor.2d.shared.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%2}], [%3];",
-        _LOAD, "write .shared::cta or .shared::cluster",
+        "bare .shared",
+        "cp.async.bulk.tensor.2d.shared.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%2}], [%3];", _LOAD,
+        "write .shared::cta or .shared::cluster",
     ),
     _asm(
-        "a load without its completion", "cp.async.bulk.tensor.2d.shared::cluster.global.tile [%0], [%1, {%2,%2}], [%3];",
-        _LOAD, ".mbarrier::complete_tx::bytes is mandatory",
+        "a load without its completion",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile [%0], [%1, {%2,%2}], [%3];", _LOAD,
+        ".mbarrier::complete_tx::bytes is mandatory",
     ),
     _asm(
         "a store without its group", "cp.async.bulk.tensor.2d.global.shared::cta.tile [%1, {%2,%2}], [%0];",
@@ -131,7 +133,8 @@ MISTAKES: tuple[Mistake, ...] = (
         ':: "l"(pointer), "r"(0), "r"(64)', "ordinal is a constant", 'the constraint "n"',
     ),
     _asm(
-        "a size that is no multiple of 16", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 20, [%2];",
+        "a size that is no multiple of 16",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 20, [%2];",
         f':: {_TILE}, "l"(pointer), {_BARRIER}', "steps of 16",
     ),
     _asm(

@@ -139,4 +139,5 @@ def test_the_toolkits_headers_work_beside_ours(name: str) -> None:
 def test_the_names_of_cudas_own_header_and_ours_can_both_be_declared() -> None:
     tma.compile("typedef struct CUtensorMap_st CUtensorMap;\n#include <cupytma.cuh>\n", "sm_90a")
     tma.compile("#include <cupytma.cuh>\ntypedef struct CUtensorMap_st CUtensorMap;\n", "sm_90a")
-    tma.compile('#include <cupytma.cuh>\nstatic_assert(sizeof(CUtensorMap) == 128 && alignof(CUtensorMap) == 64, "");', "sm_90a")
+    layout = 'static_assert(sizeof(CUtensorMap) == 128 && alignof(CUtensorMap) == 64, "");'
+    tma.compile(f"#include <cupytma.cuh>\n{layout}", "sm_90a")

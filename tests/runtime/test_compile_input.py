@@ -97,8 +97,7 @@ def test_anything_makes_a_request_or_a_clear_error(arguments: tuple[Any, ...]) -
     source, *others = arguments
     try:
         request = checked_request(source, TARGETS["sm_90a"], *others)
-    except CompileInputError as error:
-        assert str(error)
+    except CompileInputError:
         return
     for argument in request.arguments():
         assert "\0" not in argument
@@ -113,7 +112,9 @@ def test_defines_arrive_as_they_are_written() -> None:
     static_assert(SUM == 3 && FLAG == 1 && YES == 1 && NO == 0 && TWICE(4) == 8, "all");
     static_assert(sizeof(TEXT) == 6 && HALF < 1, "all");
     """
-    defines = {"SUM": "1 + 2", "FLAG": None, "YES": True, "NO": False, "TWICE(x)": "2 * x", "TEXT": '"a b c"', "HALF": 0.5}
+    defines = {
+        "SUM": "1 + 2", "FLAG": None, "YES": True, "NO": False, "TWICE(x)": "2 * x", "TEXT": '"a b c"', "HALF": 0.5,
+    }
     tma.compile(source, "sm_90a", defines=defines)
 
 

@@ -70,7 +70,8 @@ def _reported(log: str) -> dict[str, dict[str, int]]:
         used = next(line for line in part.splitlines() if "Used" in line)
         numbers = {what: int(n) for n, what in re.findall(r"(\d+) (registers|barriers|bytes smem)", used)}
         properties = part.partition(f"Function properties for {name}\n")[2].splitlines()[0]
-        numbers |= {what: int(n) for n, what in re.findall(r"(\d+) bytes (stack frame|spill stores|spill loads)", properties)}
+        sizes = re.findall(r"(\d+) bytes (stack frame|spill stores|spill loads)", properties)
+        numbers |= {what: int(n) for n, what in sizes}
         numbers["cumulative"] = int((re.search(r"(\d+) bytes cumulative stack", used) or [0, 0])[1])
         found[name] = numbers
     return found

@@ -41,7 +41,8 @@ WRONG = {
     "a function in a function": """
         __device__ __noinline__ void f(int x, const CUtensorMap* m, char* t, unsigned long long* b)
         { cupytma::tensor_load_2d(t, m, x, 0, b); }
-        __device__ __noinline__ void g(const CUtensorMap* m, char* t, unsigned long long* b, int x) { f(x + 1, m, t, b); }
+        __device__ __noinline__ void g(const CUtensorMap* m, char* t, unsigned long long* b, int x)
+        { f(x + 1, m, t, b); }
         extern "C" __global__ void k(CUtensorMap map, int x) { SHARED g(&map, tile, &bar, x); }""",
     "inline asm": """
         extern "C" __global__ void k(CUtensorMap map) { SHARED
@@ -53,7 +54,9 @@ COPIES = {
         'extern "C" __global__ void k(const __grid_constant__ CUtensorMap map) '
         "{ SHARED CUtensorMap copy = map; LOAD(&copy); }"
     ),
-    "of a pointer": 'extern "C" __global__ void k(const CUtensorMap* map) { SHARED CUtensorMap copy = *map; LOAD(&copy); }',
+    "of a pointer": (
+        'extern "C" __global__ void k(const CUtensorMap* map) { SHARED CUtensorMap copy = *map; LOAD(&copy); }'
+    ),
     "of a constant": 'extern "C" __global__ void k() { SHARED CUtensorMap copy = constant_map; LOAD(&copy); }',
     "by a function's parameter": """
         __device__ void f(const CUtensorMap map, char* tile, unsigned long long* b)
