@@ -94,13 +94,17 @@ def test_a_target_that_is_too_new_says_which_compiler_has_it() -> None:
         tma.compile("", "sm_110a")
 
 
-def test_an_instruction_that_is_too_new_says_which_compiler_has_it() -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'asm volatile("multimem.cp.async.bulk.global.shared::cta.bulk_group [%1], [%0], 16;" :: "r"(a), "l"(b));',
+        f"cupytma::{tma.ptx.multimem_bulk_copy().function_name}(b, b, 16);",
+    ],
+)
+def test_an_instruction_that_is_too_new_says_which_compiler_has_it(statement: str) -> None:
     if tma.runtime.nvrtc_version() >= (13, 1):
         pytest.skip("this NVRTC has the instruction")
-    source = """
-    extern "C" __global__ void k(unsigned a, unsigned long long b) {
-        asm volatile("multimem.cp.async.bulk.global.shared::cta.bulk_group [%1], [%0], 16;" :: "r"(a), "l"(b));
-    }"""
+    source = f'#include <cupytma.cuh>\nextern "C" __global__ void k(unsigned a, void* b) {{ {statement} }}'
     with pytest.raises(tma.CompileError, match=r"needs PTX 9\.1, which NVRTC of CUDA 13\.1 writes.*pip install"):
         tma.compile(source, "sm_90a")
 

@@ -207,10 +207,11 @@ def test_defines_names_options_and_standard_input_reach_the_compiler() -> None:
 
 @needs_nvrtc
 def test_what_does_not_compile_is_explained_and_ends_with_1() -> None:
-    result = run("compile", "-", "-t", "sm_90a,sm_90", input="#include <cuda.h>\n")
+    wrong = "__device__ CUtensorMap map;\n"
+    result = run("compile", "-", "-t", "sm_90a,sm_90", input=wrong)
     assert result.exit_code == 1
     assert result.output.count("CUtensorMap comes with #include <cupytma.cuh>") == 2
-    result = run("compile", "-", "--json", input="#include <cuda.h>\n")
+    result = run("compile", "-", "--json", input=wrong)
     assert json.loads(result.stdout)["sm_90a"]["diagnostics"][0]["line"] == 1
 
 
