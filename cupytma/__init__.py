@@ -15,9 +15,12 @@ from typing import Any as _Any
 from cupytma.errors import (
     ArrayError,
     CompileError,
+    CompileInputError,
     CupytmaError,
+    CupytmaWarning,
     DescriptorError,
     EmissionError,
+    KernelWarning,
     LaunchError,
     NoDeviceError,
     TargetError,
@@ -67,8 +70,9 @@ _LAZY = {
 }
 
 __all__ = [
-    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
-    "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
+    "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
+    "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning", "L2Promotion",
+    "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
     "ops", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "verify_against_driver",
 ]

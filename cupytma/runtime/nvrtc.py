@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 import sys
+import time
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -61,10 +63,13 @@ class Nvrtc:
 
     @property
     def path(self) -> str:
-        """The file of the library; empty where the loader does not say."""
-        from cuda.pathfinder import load_nvidia_dynamic_lib
+        """The file of the library; empty where that is not known."""
+        try:
+            from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return load_nvidia_dynamic_lib("nvrtc").abs_path or ""
+            return load_nvidia_dynamic_lib("nvrtc").abs_path or _mapped()
+        except Exception:  # bindings older than cuda-pathfinder find the library by themselves
+            return _mapped()
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -198,6 +203,16 @@ class _Lines:
         return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
 
 
+def _mapped() -> str:
+    """The file of the library that this process has mapped, on Linux."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", errors="replace") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")[2]
+            if re.match(r"libnvrtc(?:\.alt)?\.so", os.path.basename(path)):
+                return f"/{path}"
+    return ""
+
+
 def _readable(request: Request, log: str) -> str:
     """The log as a user asked for it."""
     asked = any("-v" in o or "verbose" in o for o in request.options if "ptxas" in o or o.startswith("-Xptxas"))
@@ -258,7 +273,9 @@ def identity() -> str:
     wheels = path.rpartition(f"{os.sep}nvidia{os.sep}")[0]
     package = "nvidia_cuda_nvrtc-*" if "cu13" in path else "nvidia_cuda_nvrtc_cu*"
     versions = glob.glob(os.path.join(glob.escape(wheels), f"{package}.dist-info")) if wheels else []
-    size, changed = (file_stamp(path) or [0, 0])[:2]
+    if not file_stamp(path):
+        return f"{version} of process {os.getpid()}, begun at {time.time_ns()}"  # nothing that another may trust
+    size, changed = file_stamp(path)
     if len(versions) == 1:
         return f"{version} {os.path.basename(versions[0])} {size}"
     return f"{version} {path} {size} {changed}"

@@ -449,3 +449,20 @@ def test_the_command_says_when_there_is_no_cache(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUPYTMA_CACHE_DIR", "")
     assert "CUPYTMA_CACHE_DIR is empty" in CliRunner().invoke(cli, ["cache", "info"]).output
     assert "there is no cache" in CliRunner().invoke(cli, ["cache", "clear"]).output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file is looked up as Linux has it")
+def test_the_library_is_known_without_pathfinder(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = nvrtc.Nvrtc.load()
+    found = library.path
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert os.path.samefile(library.path, found)
+
+
+def test_a_library_whose_file_is_unknown_is_trusted_in_its_own_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "file_stamp", lambda path: [])
+        seen = nvrtc.identity.__wrapped__()
+        again = nvrtc.identity.__wrapped__()
+    assert seen != again
+    assert seen != nvrtc.identity()
