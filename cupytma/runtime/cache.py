@@ -118,7 +118,7 @@ def request_key(request: Request, found: headers.Inclusions, folders: tuple[str,
     environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("NVRTC_"))
     parts = (
         request.source, str(request.target), request.options, request.defines, request.headers, request.includes,
-        request.names, sorted(found.files.items()), headers.stamp(folders), environment, placed,
+        request.names, sorted(found.files.items()), found.trees, headers.stamp(folders), environment, placed,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

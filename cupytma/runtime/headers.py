@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ _INCLUDED = re.compile(r"#\s*include(?:_next)?\b|__has_include\s*\(")
 _NAMED = re.compile(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CHANGING = re.compile(r"__(?:DATE|TIME|TIMESTAMP)__")
+_MOST_FILES = 20_000  # in the folders that are searched, where a macro may name any of them
 _LONGEST = 1 << 24  # bytes of a header that is read to see what it includes
 
 # Folders with the toolkit's headers below a folder of packages, as NVIDIA's wheels for each major version have them.
@@ -50,7 +52,10 @@ class Inclusions:
     missing : set of str
         Names found nowhere but perhaps in the toolkit or in this package.
     macros : bool
-        Whether a header is named by a macro, so that not all are known.
+        Whether the source, or a header given as text, names a header by a macro, so that not all are known.
+    trees : str
+        Where a header in a folder does so: a hash of the names, sizes and times of change of all files in the folders
+        that are searched. Empty where none does.
     changing : bool
         Whether some text asks for the date or the time.
     wgmma : bool
@@ -60,6 +65,7 @@ class Inclusions:
     files: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     macros: bool = False
+    trees: str = ""
     changing: bool = False
     wgmma: bool = False
 
@@ -80,10 +86,11 @@ def inclusions(request: Request) -> Inclusions:
     given = dict(request.headers)
     here = os.getcwd()  # where NVRTC takes the source to lie
     pending: list[tuple[_Text, str]] = [(_look(text), here) for text in (request.source, *given.values())]
+    found.macros = any(text.macros for text, _ in pending)
     pending.append((_Text(tuple((name, True) for name in request.pre_included), False, False, False), here))
+    files_have_macros = False
     while pending:
         text, folder = pending.pop()
-        found.macros |= text.macros
         found.changing |= text.changing
         found.wgmma |= text.wgmma
         for name, quoted in text.names:
@@ -99,8 +106,28 @@ def inclusions(request: Request) -> Inclusions:
             for path in paths:
                 if path not in found.files:
                     found.files[path], inner = _read(path)
+                    files_have_macros |= inner.macros
                     pending.append((inner, os.path.dirname(path)))
+    if files_have_macros:
+        found.trees = _tree_stamp(request.searched)
+        found.macros |= not found.trees
     return found
+
+
+def _tree_stamp(folders: Iterable[str]) -> str:
+    """What changes when any file in some folders does; empty where they hold too many to look at."""
+    digest, count = hashlib.sha256(), 0
+    for root in folders:
+        for folder, _, names in os.walk(root):
+            count += len(names)
+            if count > _MOST_FILES:
+                return ""
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):
+                    status = os.stat(path)
+                    digest.update(f"{path}\0{status.st_mtime_ns}\0{status.st_size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def _look(text: str) -> _Text:

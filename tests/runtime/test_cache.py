@@ -141,6 +141,18 @@ def test_a_quoted_header_in_the_current_folder_is_watched(
         assert str(value) in anew(source, "sm_90a").ptx
 
 
+def test_a_header_that_a_header_names_by_a_macro_is_watched(tmp_path: Path, compilations: list[str]) -> None:
+    include = tmp_path / "include"
+    (include / "deep").mkdir(parents=True)
+    (include / "outer.cuh").write_text("#define NAME <deep/value.cuh>\n#include NAME\n")
+    source = '#include <outer.cuh>\nextern "C" __global__ void k(int* p) { p[0] = VALUE; }'
+    for value in (111, 2222):
+        (include / "deep" / "value.cuh").write_text(f"#define VALUE {value}\n")
+        for _ in range(2):
+            assert str(value) in anew(source, "sm_90a", includes=[include]).ptx
+    assert len(compilations) == 2
+
+
 def test_what_cannot_be_known_is_not_kept(tmp_path: Path, folder: Path, compilations: list[str]) -> None:
     (tmp_path / "a.cuh").write_text("")
     for source in (
