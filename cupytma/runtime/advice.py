@@ -12,7 +12,7 @@ from cupytma.errors import CompileError, EmissionError
 from cupytma.ptx.header import why_missing
 from cupytma.ptx.parse import read as statement_of
 from cupytma.runtime.compilation import Request
-from cupytma.runtime.diagnostics import NAME_MAP, Diagnostic, errors_of
+from cupytma.runtime.diagnostics import NAME_MAP, Diagnostic, cut, errors_of
 from cupytma.runtime.headers import HEADER_NAME, package_of, requirement_of
 from cupytma.runtime.nvrtc import CompilerRefusal, ptx_version
 from cupytma.targets import TARGETS, Feature, Target
@@ -48,9 +48,9 @@ def compile_error(request: Request, refusal: CompilerRefusal, version: tuple[int
         message = f"NVRTC {spoken} refused its options for {request.target}: {_too_new(request.target, version)}"
         return CompileError(message, refusal.log, request.source, refusal.diagnostics)
     if refusal.status == "NVRTC_ERROR_INVALID_OPTION":
-        message = f"NVRTC {spoken} refused its options for {request.target}: {refusal.log}"
+        message = f"NVRTC {spoken} refused its options for {request.target}: {cut(refusal.log)}"
         return CompileError(message, refusal.log, request.source, refusal.diagnostics)
-    count = f"{len(found)} error{'s'[: len(found) != 1]}" if found else refusal.log or refusal.status
+    count = f"{len(found)} error{'s'[: len(found) != 1]}" if found else cut(refusal.log) or refusal.status
     lines = [f"compiling for {request.target} with NVRTC {spoken} failed: {count}"]
     said: set[str] = set()
     for error in found[:_MOST_ERRORS]:
@@ -67,7 +67,7 @@ def _named(request: Request, error: Diagnostic) -> Diagnostic | str:
     """An error in a name expression is shown with that, not with the compiler's own line for it."""
     if error.file != NAME_MAP or error.line is None or not 0 <= error.line - 2 < len(request.names):
         return error
-    return f"name expression {request.names[error.line - 2]!r}: {error.message}"
+    return f"name expression {cut(repr(request.names[error.line - 2]))}: {cut(error.message)}"
 
 
 def advice_for(case: Case) -> list[str]:

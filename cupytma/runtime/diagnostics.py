@@ -11,6 +11,7 @@ from cupytma.runtime.compilation import SOURCE_NAME
 # Where NVRTC keeps the name expressions, one a line from the second.
 NAME_MAP = "__nv_name_map"
 _INDENT = 2
+_LONG_LINE = 400
 _COMPILER = re.compile(
     r"(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): (?P<severity>(?:catastrophic |internal )?error|warning|remark)"
     r"(?: #[\w-]+)?: (?P<message>.*)"
@@ -76,16 +77,33 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = f"{self.file}({self.line}): " if self.file and self.line else ""
-        lines = [f"{place}{self.severity}: {self.message}"]
+        lines = [f"{place}{self.severity}: {cut(self.message)}"]
         if self.statement:
-            lines.append(f"  in the instruction  {self.statement}")
+            lines.append(f"  in the instruction  {cut(self.statement)}")
         if self.text.strip() and self.line:
-            lines.append(f"  {self.line:>4} | {self.text}")
-            if self.column is not None:
+            text, column = _window(self.text, self.column)
+            number = f"{self.line:>4}"
+            lines.append(f"  {number} | {text}")
+            if column is not None:
                 # Tabs stay tabs, so that the caret stands below its letter.
-                blank = "".join("\t" if letter == "\t" else " " for letter in self.text[: self.column])
-                lines.append(f"       | {blank}^")
+                blank = "".join("\t" if letter == "\t" else " " for letter in text[:column])
+                lines.append(f"  {' ' * len(number)} | {blank}^")
         return "\n".join(lines)
+
+
+def cut(text: str, length: int = 400) -> str:
+    """A text that a message has room for."""
+    return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
+
+
+def _window(text: str, column: int | None) -> tuple[str, int | None]:
+    """A line, or of a long one the part around a column, and where the column is in that."""
+    start = max(0, (column or 0) - _LONG_LINE // 2)
+    if len(text) <= _LONG_LINE:
+        return text, column
+    shown = text[start : start + _LONG_LINE]
+    before, after = "…" if start else "", "…" if start + _LONG_LINE < len(text) else ""
+    return f"{before}{shown}{after}", None if column is None else column - start + len(before)
 
 
 def parse_log(log: str, line_of: Callable[[str, int], str]) -> tuple[Diagnostic, ...]:

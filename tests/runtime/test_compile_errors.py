@@ -172,3 +172,23 @@ def test_places_follow_inlined_calls_out_of_our_header() -> None:
     found = places(ptx, lambda name: name.rpartition("/")[2], {"kernel.cu"})
     assert found[2] == ("kernel.cu", 5)
     assert found[4] == ("kernel.cu", 6)
+
+
+def test_messages_stay_short_whatever_is_compiled() -> None:
+    line = "int a; " * 20_000 + "wrong(); " + "int b; " * 20_000
+    with pytest.raises(tma.CompileError) as caught:
+        tma.compile(f'extern "C" __global__ void k() {{\n{line}\n}}', "sm_90a")
+    assert len(str(caught.value)) < 5_000
+    module = tma.compile("template <class T> __global__ void k(T* p) {}", "sm_90a")
+    with pytest.raises(tma.LaunchError) as refused:
+        module.kernel("k<" * 50_000)
+    assert len(str(refused.value)) < 10_000
+
+
+def test_the_caret_of_a_long_line_stands_below_its_name() -> None:
+    line = "/* " + "x" * 3_000 + " */ wrong(); /* " + "y" * 3_000 + " */"
+    with pytest.raises(tma.CompileError) as caught:
+        tma.compile(f'extern "C" __global__ void k() {{\n{line}\n}}', "sm_90a")
+    shown, below = str(caught.value).splitlines()[2:4]
+    assert shown[below.index("^") :].startswith("wrong();")
+    assert len(shown) < 500
