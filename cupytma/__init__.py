@@ -15,9 +15,12 @@ from typing import Any as _Any
 from cupytma.errors import (
     ArrayError,
     CompileError,
+    CompileInputError,
     CupytmaError,
+    CupytmaWarning,
     DescriptorError,
     EmissionError,
+    KernelWarning,
     LaunchError,
     NoDeviceError,
     TargetError,
@@ -78,11 +81,12 @@ _LAZY = {
 }
 
 __all__ = [
-    "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorBuffer", "DescriptorError",
-    "EmissionError", "Im2col", "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill",
-    "Swizzle", "Target", "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "checks",
-    "compile", "copy", "declare_coordinates", "encode_records", "explain_fault", "ops", "permute", "plan_boxes", "ptx",
-    "runtime", "sim", "tensor_map", "transpose", "verify_against_driver",
+    "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
+    "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
+    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target", "TargetError", "TensorMap", "Tiled",
+    "Violation", "WideMode", "__version__", "checks", "compile", "copy", "declare_coordinates", "encode_records",
+    "explain_fault", "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "transpose",
+    "verify_against_driver",
 ]
 
 

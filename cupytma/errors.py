@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cupytma.runtime.diagnostics import Diagnostic
     from cupytma.tensormap.rule import Violation
 
 
@@ -51,12 +52,24 @@ class CompileError(CupytmaError, RuntimeError):
         What the compiler printed.
     source : str
         The source that was compiled.
+    diagnostics : tuple of Diagnostic
+        The log's errors and warnings, each with its place; empty when the error is not about a source.
     """
 
-    def __init__(self, message: str, log: str = "", source: str = "") -> None:
+    def __init__(self, message: str, log: str = "", source: str = "", diagnostics: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)
         self.log = log
         self.source = source
+        self.diagnostics = tuple(diagnostics)
+
+    @property
+    def line(self) -> int | None:
+        """The line of `source` that the first error is at, counted from 1; None where that is not known."""
+        return next((d.line for d in self.diagnostics if d.is_error and d.in_source and d.line), None)
+
+
+class CompileInputError(CompileError, ValueError):
+    """What was given to the compiler cannot be a source, an option, a define, a header or a name."""
 
 
 class LaunchError(CupytmaError, RuntimeError):
@@ -94,3 +107,15 @@ class Fault(CupytmaError, RuntimeError):
 
     Nothing has been read into or written to any array when one is raised.
     """
+
+
+class CupytmaWarning(UserWarning):
+    """Base of every warning that this package gives."""
+
+
+class KernelWarning(CupytmaWarning):
+    """A kernel compiles, and does something that does not do what it looks like."""
+
+
+class CacheWarning(CupytmaWarning):
+    """The cache of compiled kernels cannot be used as asked; everything works without it."""

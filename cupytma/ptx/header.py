@@ -38,10 +38,10 @@ _PRELUDE = """\
 #endif
 
 #ifndef __cuda_cuda_h__
-// The 128-byte tensor map, as in cuda.h.
-struct alignas(64) CUtensorMap {{
+// The 128-byte tensor map, as in cuda.h; the toolkit's <cuda/barrier> declares it by these names too.
+typedef struct alignas(64) CUtensorMap_st {{
     unsigned long long opaque[16];
-}};
+}} CUtensorMap;
 #endif
 
 namespace cupytma {{

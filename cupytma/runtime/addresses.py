@@ -10,6 +10,7 @@ _STEP = re.compile(
     r"\.entry\s+(?P<kernel>[\w$]+)|\.func\b"
     r"|\bmov\.[bu](?:32|64)\s+(?P<loaded>%\w+), (?P<variable>[A-Za-z_$][\w$]*);"
     r"|\bcvta\.(?P<space>global|shared|const|local|param)(?:::\w+)?\.u64\s+(?P<generic>%\w+), (?P<of>[%\w$]+);"
+    r"|\bcvt\.u64\.u32\s+(?P<widened>%\w+), (?P<narrow>%\w+);"
     r"|\badd\.[su]64\s+(?P<moved>%\w+), (?P<base>%\w+), "
     r"|\bcvta\.to\.(?P<wanted>global|shared|const|local|param)(?:::\w+)?\.u64\s+%\w+, (?P<taken>%\w+);"
 )
@@ -36,6 +37,8 @@ def misplaced_addresses(ptx: str) -> tuple[str, ...]:
     for step in _STEP.finditer(ptx):
         if step["loaded"]:
             names[step["loaded"]] = step["variable"]
+        elif step["widened"]:  # an address in shared memory may have 32 bits
+            names[step["widened"]] = names.get(step["narrow"], step["narrow"])
         elif step["generic"]:
             known[step["generic"]] = step["space"], names.get(step["of"], step["of"])
         elif step["moved"]:

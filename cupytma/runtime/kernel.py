@@ -105,7 +105,7 @@ class Kernel(Occupancy):
             function = self._functions[_get_device()]
             submit, noted = function.submits[key]
         except (KeyError, TypeError):
-            function, submit, noted = self._prepared(key)
+            function, submit, noted = self._prepared(key, arguments)
         spare = self._spare
         memory = spare.popleft() if len(spare) > KEPT else ParameterBlock(self.signature)  # as `borrow` says
         try:
@@ -142,9 +142,13 @@ class Kernel(Occupancy):
         """What was borrowed, once the driver has copied it."""
         self._spare.append(memory)
 
-    def _prepared(self, key: tuple[Any, ...]) -> tuple[Function, Submit, Noted]:
-        """The kernel on the current device, and what launches it in a shape that was not asked for before."""
+    def _prepared(self, key: tuple[Any, ...], arguments: Sequence[Any]) -> tuple[Function, Submit, Noted]:
+        """The kernel on the current device, and what launches it in a shape that was not asked for before.
+
+        Shape and arguments are judged before a device is needed.
+        """
         shape = self.shape(*key)
+        self.marshaller.fill(ParameterBlock(self.signature).data, arguments)
         function = self.function()
         found = function.submit(shape), self.noted(shape, function.device)
         if all(type(entry) in _PLAIN for entry in key):

@@ -48,10 +48,10 @@ class Plan:
     def __init__(self, kernel: Kernel, shape: LaunchShape, arguments: Sequence[Any], stream: int | None) -> None:
         self.kernel = kernel
         self.shape = shape
-        self.function = kernel.function()
         self._memory = ParameterBlock(kernel.signature)
+        self._place = kernel.marshaller.fill(self._memory.data, arguments)
         self._kept = list(arguments)
-        self._place = kernel.marshaller.fill(self._memory.data, self._kept)
+        self.function = kernel.function()
         self.device = self.function.device
         self._check_place(self._place)
         self._submit = self.function.submit(shape)

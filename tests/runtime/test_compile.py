@@ -151,7 +151,8 @@ def test_a_compile_error_carries_the_log_and_the_line() -> None:
     with pytest.raises(CompileError) as caught:
         tma.compile('extern "C" __global__ void k()\n{\n    undeclared = 1;\n}\n', target="sm_90a")
     assert "undeclared" in caught.value.log
-    assert "line 3 is:\n    undeclared = 1;" in str(caught.value)
+    assert "     3 |     undeclared = 1;\n       |     ^" in str(caught.value)
+    assert caught.value.line == 3
     assert caught.value.source.startswith("extern")
 
 

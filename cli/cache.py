@@ -1,0 +1,62 @@
+"""``cupytma cache``: the compiled kernels kept on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from .output import show, table
+
+
+@click.group(epilog="\b\nExamples:\n  cupytma cache info\n  cupytma cache clear")
+def cache() -> None:
+    """Show or clear the compiled kernels kept on disk.
+
+    CUPYTMA_CACHE_DIR names another folder, and empty turns the cache off; CUPYTMA_CACHE_SIZE is the most that all
+    entries may take, such as 500M, by default 1 GiB. Those that were not used for longest go first.
+    """
+
+
+@cache.command(epilog="Example:  cupytma cache info --json")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def info(as_json: bool) -> None:
+    """Show where the cache is, how much it holds and how much it may."""
+    from cupytma.runtime import cache as kept
+
+    found = kept.info()
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    rows = [
+        ("folder", found.folder or "none"),
+        ("entries", f"{found.entries:,}"),
+        ("size", spoken_size(found.size)),
+        ("limit", spoken_size(found.limit)),
+    ]
+    show(table(("", ""), [*rows, *((("off", found.why_off),) if found.why_off else ())]))
+
+
+@cache.command(epilog="Example:  cupytma cache clear")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def clear(as_json: bool) -> None:
+    """Remove every compiled kernel from the cache. Other files in the folder stay."""
+    from cupytma.runtime import cache as kept
+
+    before, after = kept.clear(), kept.info()
+    removed = before.entries - after.entries
+    if as_json:
+        click.echo(json.dumps({"folder": before.folder, "removed": removed, "size": before.size - after.size}))
+    elif before.why_off and not before.folder:
+        show(f"there is no cache: {before.why_off}")
+    else:
+        show(f"removed {removed:,} entries, {spoken_size(before.size - after.size)}, from {before.folder}")
+
+
+def spoken_size(size: int) -> str:
+    """Bytes as people say them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}".replace(".0 ", " ")
+    return f"{size} B"

@@ -1,0 +1,92 @@
+"""``cupytma doctor``: what is installed, what works, and what to do about the rest."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from .cache import spoken_size
+from .output import show, table
+
+if TYPE_CHECKING:
+    from cupytma.runtime.environment import Environment
+
+_SHOWN_DEVICES = 4
+
+
+@click.command(epilog="Example:  cupytma doctor --json")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> None:
+    """Say what is installed here, what works, and how to get what is missing.
+
+    The exit code is 0 if descriptors, the simulator and the compiler work, which need no GPU, and 1 if one of them does
+    not.
+    """
+    from cupytma.runtime import environment
+
+    found = environment.look()
+    missing, problems = environment.missing_headers(found), environment.problems(found)
+    if as_json:
+        facts = {**asdict(found), "cuda": found.cuda, "problems": problems, "missing_headers": dict(missing)}
+        click.echo(json.dumps(facts))
+    else:
+        _show(found, missing, problems)
+    works = {ability.name: ability.works for ability in found.abilities}
+    sys.exit(0 if all(works[name] for name in environment.WITHOUT_GPU) else 1)
+
+
+def _show(found: Environment, missing: list[tuple[str, str]], problems: list[str]) -> None:
+    from cupytma.version import __version__
+
+    show(f"cupytma {__version__}", style="bold")
+    show(table(("", ""), _facts(found, missing)))
+    show("What works", style="bold cyan")
+    for ability in found.abilities:
+        mark, style = ("yes", "green") if ability.works else ("no ", "bold red")
+        show(f"  {mark}  {ability.name:<12} {ability.detail}"[:78], style=style)
+    steps = [(f"{a.name}:", a.fix) for a in found.abilities if a.fix] + [(f"{what}:", how) for what, how in missing]
+    if steps or problems:
+        show("What to do", style="bold cyan")
+        if problems:
+            show(*(f"  {problem}" for problem in problems))
+        show(table(("", ""), steps))
+
+
+def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    driver = found.driver_problem or "found"
+    if found.driver_cuda is not None:
+        release = f" {found.driver_release}" if found.driver_release else ""
+        driver = f"release{release} for CUDA {_spoken(found.driver_cuda)}".replace("release for", "for")
+    devices = [
+        f"{d.name}, compute capability {_spoken(d.compute_capability)}, {spoken_size(d.memory)}" for d in found.devices
+    ]
+    if len(devices) > _SHOWN_DEVICES:
+        devices[_SHOWN_DEVICES:] = [f"and {len(devices) - _SHOWN_DEVICES} more"]
+    compiler = found.nvrtc_problem
+    if found.nvrtc_version is not None:
+        compiler = f"{_spoken(found.nvrtc_version)}, {_shortened(found.nvrtc_path)}"
+    packages = [f"{n} {v}" for n, v in found.packages.items() if n.startswith(("cupy", "cuda-bindings", "cuda-python"))]
+    kept = f"{_shortened(found.cache.folder, 36)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
+    return [
+        ("Python", f"{sys.version.split()[0]}, {_shortened(sys.executable)}"),
+        ("driver", driver),
+        *((f"device {number}" if number < _SHOWN_DEVICES else "", device) for number, device in enumerate(devices)),
+        ("NVRTC", compiler),
+        ("targets", ", ".join(found.targets) or "none"),
+        ("packages", ", ".join(packages) or "neither CuPy nor cuda-python"),
+        ("headers", "\n".join(map(_shortened, found.header_folders)) or "none of the toolkit's, only cupytma.cuh"),
+        ("cache", f"off: {found.cache.why_off}" if found.cache.why_off else kept),
+    ]
+
+
+def _shortened(path: str, room: int = 60) -> str:
+    """A path that fits beside its label: its end tells more than its beginning. JSON has it whole."""
+    return path if len(path) <= room else f"…{path[1 - room:]}"
+
+
+def _spoken(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
