@@ -103,7 +103,7 @@ def inclusions(request: Request) -> Inclusions:
             ]
             if not paths:
                 found.missing.add(name)
-            for path in paths:
+            for path in map(_settled, paths):
                 if path not in found.files:
                     found.files[path], inner = _read(path)
                     files_have_macros |= inner.macros
@@ -112,6 +112,14 @@ def inclusions(request: Request) -> Inclusions:
         found.trees = _tree_stamp(request.searched)
         found.macros |= not found.trees
     return found
+
+
+def _settled(path: str) -> str:
+    """A path without detours, so that headers that include one another by them are the same again.
+
+    The file's own name stays even if it is a link: what it includes is looked for beside the link.
+    """
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _tree_stamp(folders: Iterable[str]) -> str:

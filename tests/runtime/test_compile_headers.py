@@ -33,6 +33,16 @@ def test_includes_are_followed_through_headers_and_folders(tmp_path: Path) -> No
     assert not found.macros
 
 
+def test_headers_that_include_one_another_by_detours_are_read_once(tmp_path: Path) -> None:
+    for number in range(2):
+        folder = tmp_path / f"folder{number}"
+        folder.mkdir()
+        (folder / f"h{number}.cuh").write_text(f'#include "../folder{1 - number}/h{1 - number}.cuh"\n')
+    found = _found("#include <folder0/h0.cuh>\n", includes=(str(tmp_path),))
+    assert len(found.files) == 2
+    assert not found.missing
+
+
 @pytest.mark.parametrize(
     "text",
     ["#include <a.cuh>", '#include "a.cuh"', "  #  include\t<a.cuh>", "#if __has_include(<a.cuh>)\n#endif",

@@ -362,7 +362,7 @@ def test_values_that_do_not_fit_a_constant_are_refused(
 def test_a_module_is_loaded_once_for_its_kernels_and_its_constants(
     stored: FakeCuda, variables: tma.runtime.Module
 ) -> None:
-    fresh = compiler.Module(variables.source, variables.target, variables.cubin, variables.ptx, "")
+    fresh = compiler.Module(variables._request, variables._compiled)
     for value in MAPS[:2]:
         set_constant(fresh, "one", value)
     assert loading.raw_module(fresh) is loading.raw_module(fresh)
@@ -374,7 +374,7 @@ def test_a_module_is_loaded_once_for_its_kernels_and_its_constants(
 def test_what_a_constant_describes_is_kept_until_it_is_written_again(
     stored: FakeCuda, variables: tma.runtime.Module
 ) -> None:
-    fresh = compiler.Module(variables.source, variables.target, variables.cubin, variables.ptx, "")
+    fresh = compiler.Module(variables._request, variables._compiled)
     first = [replace(TILED, global_address=1 << 33).encode()]
     array = np.zeros(1).view(type("Array", (np.ndarray,), {}))
     first[0].__dict__["_source"] = array
