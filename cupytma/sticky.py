@@ -106,6 +106,7 @@ _ROWS = (
             Cause("an im2col copy whose start pixel lies outside its bounding box", _H100),
             Cause("an im2col store with a negative lower corner", _H100),
             Cause("a reduction that the element type does not have", _H200),
+            Cause("a multicast to another block, in a launch without clusters", _H100),
         ),
     ),
     StickyError(

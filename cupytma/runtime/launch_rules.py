@@ -307,7 +307,7 @@ def _multicasts(launch: Launch) -> Iterator[Suspect]:
         return
     if not cluster or tuple(cluster) == (1, 1, 1):
         yield launch.suspect(
-            "multicast-cluster", _FAILURE,
+            "multicast-cluster", _INSTRUCTION,
             "the kernel multicasts and was launched without a cluster: any mask but 1 names a block that is not there",
             "launch with cluster=, or declare __cluster_dims__", False,
         )  # fmt: skip

@@ -102,7 +102,7 @@ CASES = {
     "null_address": (700, "null-address", True),
     "shared_size": (700, "shared-size", True),
     "reduction": (715, "reduction", True),
-    "multicast": (719, "multicast-cluster", False),
+    "multicast": (715, "multicast-cluster", False),
     "slot": (716, "slot-start", True),
 }
 KEPT: list[Any] = []
