@@ -11,17 +11,43 @@ if TYPE_CHECKING:
     from cupytma.ops.copy_plan import plan_copy
     from cupytma.ops.copy_program import copy_program
     from cupytma.ops.permutation import permute, transpose
+    from cupytma.ops.reduction import (
+        reduce_add,
+        reduce_and,
+        reduce_dec,
+        reduce_inc,
+        reduce_max,
+        reduce_min,
+        reduce_or,
+        reduce_xor,
+    )
+    from cupytma.ops.reduction_plan import plan_reduction
     from cupytma.ops.simulated_copy import simulate_copy
+    from cupytma.ops.simulated_reduction import simulate_reduction
 
 _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
     "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
+    "plan_reduction": "cupytma.ops.reduction_plan",
+    "reduce_add": "cupytma.ops.reduction",
+    "reduce_and": "cupytma.ops.reduction",
+    "reduce_dec": "cupytma.ops.reduction",
+    "reduce_inc": "cupytma.ops.reduction",
+    "reduce_max": "cupytma.ops.reduction",
+    "reduce_min": "cupytma.ops.reduction",
+    "reduce_or": "cupytma.ops.reduction",
+    "reduce_xor": "cupytma.ops.reduction",
     "simulate_copy": "cupytma.ops.simulated_copy",
+    "simulate_reduction": "cupytma.ops.simulated_reduction",
     "transpose": "cupytma.ops.permutation",
 }
-__all__ = ["copy", "copy_program", "permute", "plan_copy", "simulate_copy", "transpose"]
+__all__ = [
+    "copy", "copy_program", "permute", "plan_copy", "plan_reduction", "reduce_add", "reduce_and", "reduce_dec",
+    "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "simulate_copy", "simulate_reduction",
+    "transpose",
+]
 
 
 def __getattr__(name: str) -> _Any:
