@@ -167,7 +167,7 @@ __device__ __forceinline__ void move_rows(const Rows& rows, const CUtensorMap& t
             cupytma::mbarrier_arrive_expect_tx_sink(
                 &loaded[stage], (at_once ? item.count : static_cast<unsigned>(__popc(valid))) * item.bytes);
         }
-        __syncwarp();
+        __syncwarp();  // every lane has waited for its stores from the stage, which others fill again
         if (at_once) {
             if (lane == 0) {
                 cupytma::bulk_copy_to_shared_cluster_from_global(
@@ -259,7 +259,6 @@ __device__ __forceinline__ void move_rows(const Rows& rows, const CUtensorMap& t
             // The stage to refill was stored one iteration ago; only each lane's newest stores may still be reading.
             cupytma::bulk_wait_group_read<1>();
             const long long next = index_of(number + stages);
-            __syncwarp();
             load(number + stages - 1, index);
             index = next;
         }

@@ -154,8 +154,7 @@ def plan_rows(
         arrays overlap.
     """
     _check_arrays(operation, source, destination, index)
-    gathers = operation == GATHER
-    table, dense = (source, destination) if gathers else (destination, source)
+    table = source if operation == GATHER else destination
     data_type = element_type("add", source.dtype) if operation == SCATTER_ADD else None
     plan = RowsPlan(
         operation,

@@ -35,7 +35,7 @@ GUARD = 64
 
 
 def placed(shape, dtype, padding=0, offset=0, seed=0) -> tuple[np.ndarray, np.ndarray]:
-    """An array of random numbers inside a larger buffer, rows some elements longer than they need be; and the buffer."""
+    """An array of random numbers in a larger buffer, rows some elements longer than they need be; and the buffer."""
     dtype = np.dtype(dtype)
     strides, step = [], dtype.itemsize
     for extent in reversed(shape):

@@ -26,7 +26,8 @@ def placed(rows: int, width: int, dtype, pad: int = 0, offset: int = 0, seed: in
     stride = width * dtype.itemsize + pad
     generator = np.random.default_rng(seed)
     buffer = generator.integers(0, 256, rows * stride + 2 * GUARD + 256, dtype=np.uint8)
-    table = np.ndarray((rows, width), dtype, buffer, -buffer.ctypes.data % 128 + GUARD + offset, (stride, dtype.itemsize))
+    start = -buffer.ctypes.data % 128 + GUARD + offset
+    table = np.ndarray((rows, width), dtype, buffer, start, (stride, dtype.itemsize))
     table[...] = generator.integers(-8 if dtype.kind != "u" else 0, 9, (rows, width)).astype(dtype)
     return table, buffer
 
@@ -41,11 +42,14 @@ def expected_in(buffer: np.ndarray, array: np.ndarray):
     return copied, np.ndarray(array.shape, array.dtype, copied, array.ctypes.data - buffer.ctypes.data, array.strides)
 
 
+ROW_BYTES = (8, 16, 24, 48, 64, 128, 160, 256, 272, 320, 1024, 1040, 2048, 2304, 20000, 40064)
+
+
 @st.composite
 def layouts(draw: st.DrawFn, dtypes=("u1", "u2", "f4", "f8", "c16")):
     """Row layouts of which some suit bulk copies, and indices of which some are out of range."""
     dtype = np.dtype(draw(st.sampled_from(dtypes)))
-    row_bytes = draw(st.sampled_from([8, 16, 24, 48, 64, 128, 160, 256, 272, 320, 1024, 1040, 2048, 2304, 20000, 40064]))
+    row_bytes = draw(st.sampled_from(ROW_BYTES))
     width = max(1, row_bytes // dtype.itemsize)
     pads = [draw(st.sampled_from([0, 0, 16, 64, dtype.itemsize])) for _ in range(2)]
     offsets = [draw(st.sampled_from([0, 0, 0, 16, dtype.itemsize])) for _ in range(2)]
