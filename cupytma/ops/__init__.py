@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cupytma.ops.reduction_plan import plan_reduction
     from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
     from cupytma.ops.rows_plan import plan_rows
+    from cupytma.ops.rows_program import rows_program
     from cupytma.ops.simulated_copy import simulate_copy
     from cupytma.ops.simulated_reduction import simulate_reduction
     from cupytma.ops.simulated_rows import simulate_gather_rows, simulate_scatter_add_rows, simulate_scatter_rows
@@ -46,6 +47,7 @@ _LAZY = {
     "reduce_min": "cupytma.ops.reduction",
     "reduce_or": "cupytma.ops.reduction",
     "reduce_xor": "cupytma.ops.reduction",
+    "rows_program": "cupytma.ops.rows_program",
     "scatter_add_rows": "cupytma.ops.rows",
     "scatter_rows": "cupytma.ops.rows",
     "simulate_copy": "cupytma.ops.simulated_copy",
@@ -58,7 +60,7 @@ _LAZY = {
 __all__ = [
     "check_indices", "copy", "copy_program", "gather_rows", "permute", "plan_copy", "plan_reduction", "plan_rows",
     "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor",
-    "scatter_add_rows", "scatter_rows", "simulate_copy", "simulate_gather_rows", "simulate_reduction",
+    "rows_program", "scatter_add_rows", "scatter_rows", "simulate_copy", "simulate_gather_rows", "simulate_reduction",
     "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]
 

@@ -97,7 +97,7 @@ def gather_rows(x: Any, index: Any, out: Any = None, *, mode: str = "raise", str
 
 
 def scatter_rows(dst: Any, index: Any, src: Any, *, mode: str = "raise", stream: Any = None) -> Any:
-    """Rows of an array replaced by index, as ``dst[index] = src``: row i of ``src`` goes to row ``index[i]`` of ``dst``.
+    """Rows of an array replaced by index, as ``dst[index] = src``: row i of ``src`` goes to row ``index[i]``.
 
     How rows move, and which may, is as for `gather_rows` (four at a time by ``tile::scatter4``, on compute capability
     10.0, 10.3 and 11.0, not run on hardware either). Where an index repeats it is not defined which row stays, nor that

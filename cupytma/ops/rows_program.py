@@ -1,4 +1,4 @@
-"""The schedule of gathers and scatters as a program for the simulator: one warp of each block and its ring of stages."""
+"""The schedule of gathers and scatters as a program for the simulator: a warp of each block and its stages."""
 
 from __future__ import annotations
 
