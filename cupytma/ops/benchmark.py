@@ -144,7 +144,7 @@ def _rows(scale: int) -> Iterator[Case]:
     """Rows of 1 KiB, in random order, each at most once."""
     module, rows, many = cupy(), 2**20 // scale**2, 2**22 // scale**2
     table = random_array((many, 256), "u4").view("f4")
-    index = module.random.default_rng(3).permutation(many)[:rows].astype("i8")
+    index = module.random.RandomState(3).permutation(many)[:rows].astype("i8")
     some = random_array((rows, 256), "u4", 2).view("f4")
     copied, added = 2 * some.nbytes + index.nbytes, 3 * some.nbytes + index.nbytes
 

@@ -91,7 +91,7 @@ def gather_rows(x: Any, index: Any, out: Any = None, *, mode: str = "raise", str
     """
     cupy()
     if out is None:
-        out = empty(x, (*view_of(index).shape, *view_of(x).shape[1:]), stream)
+        out = empty(x, (*_shape(index), *_shape(x)[1:]), stream)
     _move(GATHER, mode, x, out, index, stream)
     return out
 
@@ -157,6 +157,11 @@ def scatter_add_rows(dst: Any, index: Any, src: Any, *, mode: str = "raise", str
     cupy()
     _move(SCATTER_ADD, mode, src, dst, index, stream)
     return dst
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = array.shape if array.__class__ in layouts else view_of(array).shape
+    return shape
 
 
 @dataclass(frozen=True)
