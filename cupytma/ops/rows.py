@@ -160,8 +160,8 @@ def scatter_add_rows(dst: Any, index: Any, src: Any, *, mode: str = "raise", str
 
 
 def _shape(array: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = array.shape if array.__class__ in layouts else view_of(array).shape
-    return shape
+    is_known = layouts.get(array.__class__) is not None
+    return tuple(array.shape) if is_known else view_of(array).shape
 
 
 @dataclass(frozen=True)
