@@ -23,6 +23,7 @@ from cupytma.errors import (
     KernelWarning,
     LaunchError,
     NoDeviceError,
+    RowIndexError,
     TargetError,
 )
 from cupytma.targets import TARGETS, Target
@@ -45,7 +46,19 @@ from cupytma.version import __version__
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.index_errors import check_indices
     from cupytma.ops.permutation import permute, transpose
+    from cupytma.ops.reduction import (
+        reduce_add,
+        reduce_and,
+        reduce_dec,
+        reduce_inc,
+        reduce_max,
+        reduce_min,
+        reduce_or,
+        reduce_xor,
+    )
+    from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
     from cupytma.runtime.checks import checks
     from cupytma.runtime.compiler import compile
     from cupytma.runtime.coordinates import declare_coordinates
@@ -65,16 +78,28 @@ del _source_tree
 _LAZY = {
     "DescriptorBuffer": "cupytma.runtime.descriptors",
     "checks": "cupytma.runtime.checks",
+    "check_indices": "cupytma.ops.index_errors",
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
     "declare_coordinates": "cupytma.runtime.coordinates",
     "encode_records": "cupytma.tensormap.records",
     "explain_fault": "cupytma.runtime.faults",
+    "gather_rows": "cupytma.ops.rows",
     "ops": "",
     "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
+    "reduce_add": "cupytma.ops.reduction",
+    "reduce_and": "cupytma.ops.reduction",
+    "reduce_dec": "cupytma.ops.reduction",
+    "reduce_inc": "cupytma.ops.reduction",
+    "reduce_max": "cupytma.ops.reduction",
+    "reduce_min": "cupytma.ops.reduction",
+    "reduce_or": "cupytma.ops.reduction",
+    "reduce_xor": "cupytma.ops.reduction",
     "runtime": "",
+    "scatter_add_rows": "cupytma.ops.rows",
+    "scatter_rows": "cupytma.ops.rows",
     "sim": "",
     "transpose": "cupytma.ops.permutation",
     "verify_against_driver": "cupytma.tensormap.driver",
@@ -83,10 +108,11 @@ _LAZY = {
 __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
-    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target", "TargetError", "TensorMap", "Tiled",
-    "Violation", "WideMode", "__version__", "checks", "compile", "copy", "declare_coordinates", "encode_records",
-    "explain_fault", "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "transpose",
-    "verify_against_driver",
+    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
+    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check_indices", "checks", "compile", "copy",
+    "declare_coordinates", "encode_records", "explain_fault", "gather_rows", "ops", "permute", "plan_boxes", "ptx",
+    "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor",
+    "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

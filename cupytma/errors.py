@@ -43,6 +43,10 @@ class ArrayError(CupytmaError, ValueError):
     """An array that an operation cannot take: where it lives, its type, its layout."""
 
 
+class RowIndexError(CupytmaError, IndexError):
+    """An index of a gather or scatter that names no row of the table."""
+
+
 class CompileError(CupytmaError, RuntimeError):
     """NVRTC refused a source, or is not installed.
 

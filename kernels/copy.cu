@@ -3,20 +3,8 @@
 // tile_copy_1d … tile_copy_5d move boxes through two tensor maps of the same extents and box: one thread of each block
 // keeps STAGES boxes of shared memory busy, loading ahead of the stores. Bytes that no tensor map may move are left to
 // the block's other warps. word_copy moves everything with ordinary loads and stores, whatever the strides.
-#include <cupytma.cuh>
 #include <region.cuh>
-
-constexpr int stages = STAGES;
-constexpr unsigned tile_alignment = 128;
-constexpr unsigned warp_threads = 32;
-
-// How tiles cover the tensor; dimension 0 is fastest. Tile t starts at box * (t's digits in the base of the counts).
-struct Tiling {
-    int box[5];
-    unsigned counts[5];
-    unsigned tiles;
-    unsigned tile_bytes;
-};
+#include <tiles.cuh>
 
 template <typename Word, typename Index>
 __device__ void copy_words(const Region& region, Index first, Index step)
@@ -71,73 +59,13 @@ extern "C" __global__ void word_copy(const __grid_constant__ Region region)
 }
 
 template <int Rank>
-struct Coordinates {
-    int start[Rank];
-
-    __device__ Coordinates(const Tiling& tiling, unsigned tile)
-    {
-#pragma unroll
-        for (int dimension = 0; dimension < Rank; ++dimension) {
-            const unsigned rest = tile / tiling.counts[dimension];
-            start[dimension] = static_cast<int>(tile - rest * tiling.counts[dimension]) * tiling.box[dimension];
-            tile = rest;
-        }
-    }
-};
-
-// Run by one thread. Tiles are dealt to the blocks in turn.
-template <int Rank>
-__device__ void copy_tiles(
-    const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling, unsigned char* shared,
-    unsigned long long* loaded)
-{
-    const unsigned stage_bytes = (tiling.tile_bytes + tile_alignment - 1) / tile_alignment * tile_alignment;
-    const unsigned count = blockIdx.x < tiling.tiles ? (tiling.tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
-
-    const auto load = [&](unsigned index) {
-        const unsigned stage = index % stages;
-        const Coordinates<Rank> at(tiling, blockIdx.x + index * gridDim.x);
-        cupytma::mbarrier_arrive_expect_tx_sink(&loaded[stage], tiling.tile_bytes);
-        cupytma::tensor_load(shared + stage * stage_bytes, &source, at.start, &loaded[stage]);
-    };
-
-    for (int stage = 0; stage < stages; ++stage) {
-        cupytma::mbarrier_init(&loaded[stage], 1);
-    }
-    cupytma::fence_mbarrier_init();  // before the unit signals them
-    for (unsigned index = 0; index + 1 < stages && index < count; ++index) {
-        load(index);
-    }
-#pragma unroll 1
-    for (unsigned index = 0; index < count; ++index) {
-        const unsigned stage = index % stages;
-        cupytma::mbarrier_wait_parity(&loaded[stage], index / stages % 2);
-        const Coordinates<Rank> at(tiling, blockIdx.x + index * gridDim.x);
-        cupytma::tensor_store(&destination, at.start, shared + stage * stage_bytes);
-        cupytma::bulk_commit_group();
-        if (index + stages - 1 < count) {
-            // The stage to refill was stored one iteration ago; only the newest store may still be reading.
-            cupytma::bulk_wait_group_read<1>();
-            load(index + stages - 1);
-        }
-    }
-    cupytma::bulk_wait_group<0>();
-}
-
-template <int Rank>
 __device__ void tile_copy(
     const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling, const Region& rest)
 {
-    extern __shared__ unsigned char dynamic_shared[];
-    __shared__ unsigned long long loaded[stages];
     if (threadIdx.x < warp_threads) {
-        if (cupytma::elect_sync()) {
-            cupytma::prefetch_tensormap(&source);
-            cupytma::prefetch_tensormap(&destination);
-            const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % tile_alignment;
-            copy_tiles<Rank>(
-                source, destination, tiling, dynamic_shared + (tile_alignment - misaligned) % tile_alignment, loaded);
-        }
+        move_tiles_in_one_thread<Rank>(source, destination, tiling, [&](const int (&at)[Rank], const unsigned char* tile) {
+            cupytma::tensor_store(&destination, at, tile);
+        });
     } else {
         const unsigned helpers = blockDim.x - warp_threads;
         copy_region(rest, blockIdx.x * helpers + threadIdx.x - warp_threads, gridDim.x * helpers);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +15,12 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
 from cupytma.ops.layout import Region, permuted_view
-from cupytma.ops.prepared import Memory, PreparedCopy, addresses_in, prepare
+from cupytma.ops.prepared import Memory, PreparedCopy, addresses_in
+from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.kernel import current_device
+from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
@@ -89,15 +91,22 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     return destination
 
 
-def move(source: Any, axes: tuple[int, ...] | None, destination: Any, stream: Any = None) -> None:
+def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None) -> None:
     """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
     Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before.
+
+    Parameters
+    ----------
+    axes : tuple of int or None
+        Or whatever else says what is done where `prepare` is given.
+    prepare : callable, optional
+        Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's.
     """
     kind = source.__class__
-    read = _layouts.get(kind)
+    read = layouts.get(kind)
     if read is None or kind is not destination.__class__ or stream is not None:
-        _move_any(source, axes, destination, stream)
+        _move_any(source, axes, destination, stream, prepare)
         return
     try:
         start, place = place_of(source)
@@ -105,29 +114,29 @@ def move(source: Any, axes: tuple[int, ...] | None, destination: Any, stream: An
         key = axes, place, other, start % UNIT, target % UNIT, read(source), read(destination)
         prepared = _prepared.get(key)
     except TypeError:  # host memory, or axes that are none: the long way says so
-        _move_any(source, axes, destination, stream)
+        _move_any(source, axes, destination, stream, prepare)
         return
     if place != current_device():
         with cupy().cuda.Device(place):
-            _move_any(source, axes, destination, stream)
+            _move_any(source, axes, destination, stream, prepare)
         return
     if prepared is None:
-        prepared = _prepare(view_of(source), axes, view_of(destination))
+        prepared = (prepare or _prepare)(view_of(source), axes, view_of(destination))
         _prepared.keep(key, prepared)
     prepared.launch(start, target, current_handle(place))
 
 
-def _move_any(source: Any, axes: tuple[int, ...] | None, destination: Any, stream: Any) -> None:
+def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None) -> None:
     if stream is None:
         stream = current_stream(source, destination)
     views = view_of(source), view_of(destination)
-    prepared = _prepare(views[0], axes, views[1])
+    prepared = (prepare or _prepare)(views[0], axes, views[1])
     for view in views:
         wait_for(view.stream, stream)
     prepared.launch(views[0].address, views[1].address, handle_of(stream))
     for array in (source, destination):
-        if array.__class__ not in _layouts:
-            _learn(array.__class__)
+        if array.__class__ not in layouts:
+            learn(array.__class__)
 
 
 def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> PreparedCopy:
@@ -139,31 +148,37 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
     if found is None:
         device = int(source.device or 0)
         with cupy().cuda.Device(device):
-            found = prepare(source, destination, lambda plan, bases: _launches(plan, bases, device))
+            found = prepare_copy(source, destination, lambda plan, bases: _launches(plan, bases, device))
         _prepared.keep(key, found)
     return found
 
 
 _prepared = Memory()
+Prepare = Callable[[ArrayView, Any, ArrayView], PreparedCopy]
 # How the arrays that can be trusted say their layout, by their type.
-_layouts: dict[type, Callable[[Any], Any]] = {}
+layouts: dict[type, Callable[[Any], Any]] = {}
 
 
-def _learn(kind: type) -> None:
+def learn(kind: type) -> None:
     """Remember how arrays of a type say their layout, if they are CuPy's or torch's."""
     torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        _layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
+        layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
     elif module is not None and kind is getattr(module, "ndarray", None):
-        _layouts[kind] = lambda array: (array.shape, array.strides, array.dtype)
+        layouts[kind] = lambda array: (array.shape, array.strides, array.dtype)
 
 
 def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Template, ...]:
     """A plan's launches, for other addresses than those it was made at."""
-    return tuple(launch.template(addresses_in(_pointers(launch), bases)) for launch in _plans(plan, device))
+    return templates(_plans(plan, device), bases)
 
 
-def _pointers(launch: Plan) -> list[tuple[int, int]]:
+def templates(launches: Sequence[Plan], bases: tuple[int, int]) -> tuple[Template, ...]:
+    """Launches that were planned at two addresses, for others."""
+    return tuple(launch.template(addresses_in(pointers(launch), bases)) for launch in launches)
+
+
+def pointers(launch: Plan) -> list[tuple[int, int]]:
     """Offset and value of every address in a launch's arguments."""
     places = []
     for parameter, argument in zip(launch.kernel.signature.parameters, launch.arguments, strict=True):
@@ -231,20 +246,48 @@ def _plans(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
 
 
 def _tile_launch(tiles: TilePlan, rest: Region | None, device: int) -> Plan:
+    kernel = _copy_module(str(current_target())).kernel(f"tile_copy_{tiles.rank}d")
+    return plan_tiles(kernel, tiles, rest, region_argument(rest), device)
+
+
+def plan_tiles(
+    kernel: Kernel,
+    tiles: TilePlan,
+    rest: Region | None,
+    argument: Any,
+    device: int,
+    stages: int = STAGES,
+    blocks: int = BLOCKS_PER_MULTIPROCESSOR,
+) -> Plan:
+    """A launch of a kernel that moves tiles, and beside them what is left.
+
+    Parameters
+    ----------
+    argument
+        What the kernel is told of `rest`.
+    stages : int
+        Tiles in flight in a block.
+    blocks : int
+        Of one multiprocessor.
+    """
     tile_bytes = tiles.source.box_bytes
-    return _copy_module(str(current_target())).kernel(f"tile_copy_{tiles.rank}d").plan(
-        min(tiles.tiles, BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device)),
+    return kernel.plan(
+        min(tiles.tiles, blocks * multiprocessors(device)),
         _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
-        (tiles.source, tiles.destination, _tiling_argument(tiles), _region_argument(rest)),
-        shared_bytes=STAGES * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
+        (tiles.source, tiles.destination, tiling_argument(tiles), argument),
+        shared_bytes=stages * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
     )
 
 
 def _word_launch(region: Region, device: int) -> Plan:
-    argument = _region_argument(region)
+    return plan_words(_copy_module(str(current_target())).kernel("word_copy"), region_argument(region), device)
+
+
+def plan_words(kernel: Kernel, argument: Any, device: int) -> Plan:
+    """A launch of a kernel that works on a region by ordinary loads and stores."""
     blocks = -(-int(argument["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
     grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
-    return _copy_module(str(current_target())).kernel("word_copy").plan(grid, _WORD_COPY_THREADS, (argument,))
+    return kernel.plan(grid, _WORD_COPY_THREADS, (argument,))
 
 
 def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
@@ -266,39 +309,45 @@ def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
 def _turn_launch(plan: TurnPlan, device: int) -> Plan:
     grid = min(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
     kernel = turn_module(str(current_target())).kernel(f"turn_{plan.region.run}")
-    return kernel.plan(grid, _TURN_THREADS, (_region_argument(plan.region, plan.region.run), plan.tiles))
+    return kernel.plan(grid, _TURN_THREADS, (region_argument(plan.region, plan.region.run), plan.tiles))
 
 
-def _compiled(name: str, target: str, **defines: int) -> Module:
+_HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")
+
+
+def compiled(name: str, target: str, **defines: int | str) -> Module:
+    """One of the package's kernel sources, compiled with macros."""
     kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
+    text = kernels.source(name)
     return compile(
-        kernels.source(name), target, defines={"MAX_OUTER_RANK": _MAX_OUTER_RANK, **defines},
-        headers={"region.cuh": kernels.source("region.cuh")},
+        text, target, defines={"MAX_OUTER_RANK": _MAX_OUTER_RANK, **defines},
+        headers={header: kernels.source(header) for header in _HEADERS.findall(text)},
     )
 
 
 @cache
 def _copy_module(target: str) -> Module:
-    return _compiled("copy.cu", target, STAGES=STAGES)
+    return compiled("copy.cu", target, STAGES=STAGES)
 
 
 @cache
 def turn_module(target: str) -> Module:
     """The kernels that turn tiles by ordinary loads and stores."""
-    return _compiled("turn.cu", target)
+    return compiled("turn.cu", target)
 
 
 @cache
 def transpose_module(target: str, element_bytes: int, rank: int) -> Module:
     """The kernel that transposes elements of a size through tensor maps of a rank."""
     shape = SHAPES[element_bytes]
-    return _compiled(
+    return compiled(
         "transpose.cu", target, ELEMENT_BYTES=element_bytes, RANK=rank, SQUARE_ROWS=shape.square_rows,
         SQUARE_COLUMNS=shape.square_columns, STAGES=shape.stages, OUTPUTS=shape.outputs, THREADS=shape.threads,
     )
 
 
-def _tiling_argument(tiles: TilePlan) -> Any:
+def tiling_argument(tiles: TilePlan) -> Any:
+    """What kernels are told of tiles."""
     argument = np.zeros((), _TILING)
     argument["box"] = tiles.box_dim + (1,) * (MAX_RANK - tiles.rank)
     argument["counts"] = tiles.counts + (1,) * (MAX_RANK - tiles.rank)
@@ -306,7 +355,8 @@ def _tiling_argument(tiles: TilePlan) -> Any:
     return argument[()]
 
 
-def _region_argument(region: Region | None, word: int | None = None) -> Any:
+def region_argument(region: Region | None, word: int | None = None) -> Any:
+    """What kernels are told of a region, in words of some bytes: by default the longest that fit."""
     argument = np.zeros((), _REGION)
     if region is not None:
         if len(region.outer) > _MAX_OUTER_RANK:

@@ -9,6 +9,8 @@ from typing import Any
 
 from cupytma.ops.array_copy import copy
 from cupytma.ops.permutation import permute, transpose
+from cupytma.ops.reduction import reduce_add
+from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
 from cupytma.runtime.device import cupy
 
 _WARMUPS, _REPEATS = 3, 15
@@ -87,6 +89,9 @@ def cases(scale: int = 1) -> Iterator[Case]:
     for dtype, name in (("u4", "float32"), ("u2", "bfloat16"), ("u1", "uint8"), ("u8", "float64")):
         yield _transposed(side, dtype, name)
     yield _permuted(scale)
+    yield _reduced(side)
+    yield _accumulated(side)
+    yield from _rows(scale)
 
 
 def _contiguous(side: int) -> Case:
@@ -121,6 +126,41 @@ def _permuted(scale: int) -> Case:
     return Case(f"permute, {x.shape} float16", 2 * x.nbytes, lambda: permute(x, axes, out=out), others)
 
 
+def _reduced(side: int) -> Case:
+    x, out = (random_array((side * side,), "u4", seed).view("f4") for seed in (1, 2))
+    others = {"CuPy": lambda: cupy().add(out, x, out=out), **_torch(lambda a, b: b.add_(a), x, out)}
+    return Case(f"reduce_add, {x.nbytes / 2**30:g} GiB float32", 3 * x.nbytes, lambda: reduce_add(out, x), others)
+
+
+def _accumulated(side: int) -> Case:
+    """Eight parts of a result, each read once; the result is read and written once where it stays in the L2 cache."""
+    x, out = random_array((8, side // 2, side // 4), "u4").view("f4"), cupy().zeros((side // 2, side // 4), "f4")
+    others = _torch(lambda a, b: b.add_(a.sum(0)), x, out)
+    name = f"reduce_add, 8 × {out.nbytes / 2**20:g} MiB float32 into one"
+    return Case(name, x.nbytes + 2 * out.nbytes, lambda: reduce_add(out, x), others)
+
+
+def _rows(scale: int) -> Iterator[Case]:
+    """Rows of 1 KiB, in random order, each at most once."""
+    module, rows, many = cupy(), 2**20 // scale**2, 2**22 // scale**2
+    table = random_array((many, 256), "u4").view("f4")
+    index = module.random.RandomState(3).permutation(many)[:rows].astype("i8")
+    some = random_array((rows, 256), "u4", 2).view("f4")
+    copied, added = 2 * some.nbytes + index.nbytes, 3 * some.nbytes + index.nbytes
+
+    def gathered(x: Any, numbers: Any, out: Any) -> Any:
+        import torch
+
+        return torch.index_select(x, 0, numbers, out=out)
+
+    others = _torch(gathered, table, index, some)
+    yield Case(f"gather_rows, {rows} × 1 KiB", copied, lambda: gather_rows(table, index, some), others)
+    others = _torch(lambda x, numbers, source: x.index_copy_(0, numbers, source), table, index, some)
+    yield Case(f"scatter_rows, {rows} × 1 KiB", copied, lambda: scatter_rows(table, index, some), others)
+    others = _torch(lambda x, numbers, source: x.index_add_(0, numbers, source), table, index, some)
+    yield Case(f"scatter_add_rows, {rows} × 1 KiB", added, lambda: scatter_add_rows(table, index, some), others)
+
+
 def _torch(work: Callable[..., Any], *arrays: Any) -> dict[str, Callable[[], Any]]:
     """The same with torch, where it is installed, on the same memory."""
     try:
@@ -128,7 +168,11 @@ def _torch(work: Callable[..., Any], *arrays: Any) -> dict[str, Callable[[], Any
     except ImportError:
         return {}
     signed = {"u1": "u1", "u2": "i2", "u4": "i4", "u8": "i8"}  # torch's unsigned types lack operations
-    tensors = [torch.as_tensor(array.view(signed[array.dtype.str[1:]]), device="cuda") for array in arrays]
+    kinds = [array.dtype.str[1:] for array in arrays]
+    tensors = [
+        torch.as_tensor(array.view(signed.get(kind, kind)), device="cuda")
+        for array, kind in zip(arrays, kinds, strict=True)
+    ]
     return {"torch": lambda: work(*tensors)}
 
 

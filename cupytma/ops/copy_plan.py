@@ -5,6 +5,7 @@ Knows nothing of the GPU: the same plan is carried out by the kernels and by the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -26,7 +27,7 @@ MAX_RANK = 5
 TILE_BYTES = 8 * 1024
 # Row lengths are rounded to this, so that boxes start on whole lines of memory.
 _LINE = 128
-_MAX_TILES = 2**31 - 1
+MAX_TILES = 2**31 - 1
 _MAX_EXTENT = 2**31
 
 
@@ -108,39 +109,55 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     if source.size == 0:
         return CopyPlan(None, None, "the arrays are empty")
     check_overlap(source, destination)
-    obstacle = _obstacle(region)
+    obstacle = obstacle_of(region)
     if obstacle or region.run == UNIT:
         turned, rest, reason = plan_transposition(region)
         if turned is not None:
             return CopyPlan(None, rest, reason, turned)
     if obstacle:
         return CopyPlan(None, region, obstacle)
-    if _is_long_run(region):
-        region, rest = _folded(region)
-    else:
-        whole = region.run // UNIT * UNIT
-        rest = region.tail(whole) if whole < region.run else None
-    tiles = _tile(region)
-    if tiles.tiles > _MAX_TILES:
+    tiles, rest = tile(region)
+    if tiles.tiles > MAX_TILES:
         return CopyPlan(None, common_region(source, destination), f"{tiles.tiles} tiles are too many for one launch")
     return CopyPlan(tiles, rest)
 
 
-def _is_long_run(region: Region) -> bool:
+def tile(
+    region: Region, word: int = WORD, data_type: DataType = DataType.UINT64
+) -> tuple[TilePlan, Region | None]:
+    """What of a region without an obstacle moves through tensor maps, and what is left of it.
+
+    Parameters
+    ----------
+    region : Region
+    word : int
+        Bytes of an element of the tensor maps.
+    data_type : DataType
+        Of the tensor maps.
+    """
+    row = MAX_BOX * word
+    if _is_long_run(region, row):
+        rows = region.run // row
+        rest = region.tail(rows * row)
+        region = Region(region.source, region.destination, row, (*region.outer, Dimension(rows, row, row)))
+    else:
+        rest = region.tail(region.run // UNIT * UNIT)
+    return _tiled(region, word, data_type), rest if rest.run else None
+
+
+def _is_long_run(region: Region, row: int) -> bool:
     """Whether a region is one long run, which is folded into rows of a box each."""
-    return not region.outer and region.run > MAX_BOX * WORD and region.run // (MAX_BOX * WORD) <= _MAX_EXTENT
+    around = [dim for dim in region.outer if dim.destination_stride]  # along others the destination stays in place
+    return (
+        not around
+        and len(region.outer) < MAX_RANK - 1
+        and region.run > row
+        and region.run // row <= _MAX_EXTENT
+    )
 
 
-def _folded(region: Region) -> tuple[Region, Region | None]:
-    """A long run as rows of the longest box, and what is left of it."""
-    row = MAX_BOX * WORD
-    rows = region.run // row
-    left = region.tail(rows * row)
-    return Region(region.source, region.destination, row, (Dimension(rows, row, row),)), left if left.run else None
-
-
-def _obstacle(region: Region) -> str:
-    """The rule that keeps a region from tensor maps; empty when none does."""
+def obstacle_of(region: Region, word: int = WORD) -> str:
+    """The rule that keeps a region from tensor maps of elements of some bytes; empty when none does."""
     strides = [s for dim in region.outer for s in (dim.source_stride, dim.destination_stride)]
     checks = (
         (region.run >= UNIT, f"only {region.run} B lie together in both arrays; a tensor map moves {UNIT} B at least"),
@@ -150,7 +167,8 @@ def _obstacle(region: Region) -> str:
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
         (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (
-            max([region.run // WORD, *(dim.extent for dim in region.outer)]) <= _MAX_EXTENT or _is_long_run(region),
+            max([region.run // word, *(dim.extent for dim in region.outer)]) <= _MAX_EXTENT
+            or _is_long_run(region, MAX_BOX * word),
             "an extent exceeds 2^31, and the coordinates of a tensor copy are signed 32-bit numbers",
         ),
         (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
@@ -158,12 +176,12 @@ def _obstacle(region: Region) -> str:
     return next((text for holds, text in checks if not holds), "")
 
 
-def _tile(region: Region) -> TilePlan:
-    dims = (region.run // UNIT * UNIT // WORD, *(dim.extent for dim in region.outer))
-    box = _box(dims)
+def _tiled(region: Region, word: int, data_type: DataType) -> TilePlan:
+    dims = (region.run // UNIT * UNIT // word, *(dim.extent for dim in region.outer))
+    box = _box(dims, word, [dim.destination_stride == 0 for dim in region.outer])
     source, destination = (
         Tiled(
-            data_type=DataType.UINT64, global_address=address, global_dim=dims, global_strides=strides, box_dim=box
+            data_type=data_type, global_address=address, global_dim=dims, global_strides=strides, box_dim=box
         ).encode()
         for address, strides in (
             (region.source, tuple(dim.source_stride for dim in region.outer)),
@@ -173,14 +191,14 @@ def _tile(region: Region) -> TilePlan:
     return TilePlan(source, destination, dims, box)
 
 
-def _box(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Boxes of about `TILE_BYTES`, as even as the extents allow."""
-    line = _LINE // WORD
+def _box(dims: tuple[int, ...], word: int, accumulated: Sequence[bool]) -> tuple[int, ...]:
+    """Boxes of about `TILE_BYTES`, as even as the extents allow; first along dimensions that the destination has."""
+    line = _LINE // word
     inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-_even(dims[0], MAX_BOX) // line) * line)
-    box, room = [inner], TILE_BYTES // (inner * WORD)
-    for extent in dims[1:]:
-        box.append(_even(extent, max(1, min(MAX_BOX, room))))
-        room //= box[-1]
+    box, room = [inner] + [1] * len(accumulated), TILE_BYTES // (inner * word)
+    for dimension in sorted(range(1, len(dims)), key=lambda dimension: accumulated[dimension - 1]):
+        box[dimension] = _even(dims[dimension], max(1, min(MAX_BOX, room)))
+        room //= box[dimension]
     return tuple(box)
 
 

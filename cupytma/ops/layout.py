@@ -141,7 +141,7 @@ def check_overlap(source: ArrayView, destination: ArrayView) -> None:
     same_place = source.address == destination.address and all(
         s == d or n == 1 for s, d, n in zip(source.strides, destination.strides, source.shape, strict=True)
     )
-    if not same_place and _share_memory(source, destination):
+    if not same_place and share_memory(source, destination):
         raise ArrayError(
             "source and destination overlap in memory: copy through a temporary array, such as "
             "cupytma.copy(source.copy(), destination)"
@@ -161,7 +161,7 @@ class _Bytes:
         }
 
 
-def _share_memory(one: ArrayView, other: ArrayView) -> bool:
+def share_memory(one: ArrayView, other: ArrayView) -> bool:
     """Whether two views share a byte; True where that cannot be settled in reasonable time."""
     import numpy as np
 

@@ -32,11 +32,14 @@ class PreparedCopy:
         How far each array reaches below and above its address, in bytes.
     views : tuple of ArrayView
         The two layouts; their addresses mean nothing.
+    check : callable
+        Refuses two views that overlap so that the result would depend on the order of their elements.
     """
 
     launches: tuple[Template, ...]
     spans: tuple[tuple[int, int], tuple[int, int]]
     views: tuple[ArrayView, ArrayView]
+    check: Callable[[ArrayView, ArrayView], None] = check_overlap
 
     def launch(self, source: int, destination: int, handle: int) -> None:
         """Copy between two addresses, in a stream.
@@ -48,13 +51,17 @@ class PreparedCopy:
         """
         (low, high), (other_low, other_high) = self.spans
         if source + low < destination + other_high and destination + other_low < source + high:
-            check_overlap(replace(self.views[0], address=source), replace(self.views[1], address=destination))
+            self.check(replace(self.views[0], address=source), replace(self.views[1], address=destination))
         for template in self.launches:
             template(handle, source, destination)
 
 
 def prepare(
-    source: ArrayView, destination: ArrayView, launches: Callable[[CopyPlan, tuple[int, int]], tuple[Template, ...]]
+    source: ArrayView,
+    destination: ArrayView,
+    launches: Callable[[CopyPlan, tuple[int, int]], tuple[Template, ...]],
+    plan_for: Callable[[ArrayView, ArrayView], CopyPlan] = plan_copy,
+    check: Callable[[ArrayView, ArrayView], None] = check_overlap,
 ) -> PreparedCopy:
     """A copy between two views, for all pairs like them.
 
@@ -63,6 +70,10 @@ def prepare(
     source, destination : ArrayView
     launches : callable
         Makes the launches of a plan that is made at two addresses.
+    plan_for : callable
+        Makes the plan.
+    check : callable
+        See `PreparedCopy`.
 
     Raises
     ------
@@ -70,12 +81,13 @@ def prepare(
         If the shapes or types differ, or the destination's elements overlap one another.
     """
     bases = _BASES[0] + source.address % UNIT, _BASES[1] + destination.address % UNIT
-    plan = plan_copy(replace(source, address=bases[0]), replace(destination, address=bases[1]))
+    plan = plan_for(replace(source, address=bases[0]), replace(destination, address=bases[1]))
     made = () if plan.is_empty else launches(plan, bases)
-    return PreparedCopy(made, (_span(source), _span(destination)), (source, destination))
+    return PreparedCopy(made, (span_bytes(source), span_bytes(destination)), (source, destination), check)
 
 
-def _span(view: ArrayView) -> tuple[int, int]:
+def span_bytes(view: ArrayView) -> tuple[int, int]:
+    """How far an array reaches below and above its address, in bytes."""
     if not view.size:
         return 0, 0
     steps = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]

@@ -97,7 +97,7 @@ def _copy_rest(rest: Region) -> None:
     shape = (*(dim.extent for dim in reversed(rest.outer)), rest.run)
     source = (*(dim.source_stride for dim in reversed(rest.outer)), 1)
     destination = (*(dim.destination_stride for dim in reversed(rest.outer)), 1)
-    _memory(rest.destination, shape, destination)[...] = _memory(rest.source, shape, source)
+    memory_at(rest.destination, shape, destination)[...] = memory_at(rest.source, shape, source)
 
 
 def span_of(array: Any) -> tuple[Bytes, int]:
@@ -106,7 +106,7 @@ def span_of(array: Any) -> tuple[Bytes, int]:
     steps = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
     low = view.address + sum(step for step in steps if step < 0)
     high = view.address + sum(step for step in steps if step > 0) + view.itemsize
-    return _memory(low, (high - low,), (1,)), low
+    return memory_at(low, (high - low,), (1,)), low
 
 
 class _Memory:
@@ -118,5 +118,6 @@ class _Memory:
         }
 
 
-def _memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def memory_at(address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """Host memory as bytes in a shape; whoever asks keeps it alive."""
     return np.asarray(_Memory(address, shape, strides))
