@@ -42,6 +42,8 @@ from cupytma.version import __version__
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.convolution_columns import col2im, im2col
+    from cupytma.ops.filling import fill
     from cupytma.ops.permutation import permute, transpose
     from cupytma.runtime.compiler import compile
     from cupytma.tensormap.driver import verify_against_driver
@@ -56,9 +58,12 @@ del _source_tree
 
 # Loaded when first used: from which module, or the module itself.
 _LAZY = {
+    "col2im": "cupytma.ops.convolution_columns",
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
     "encode_records": "cupytma.tensormap.records",
+    "fill": "cupytma.ops.filling",
+    "im2col": "cupytma.ops.convolution_columns",
     "ops": "",
     "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
@@ -72,8 +77,9 @@ _LAZY = {
 __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
     "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
-    "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "compile", "copy", "encode_records",
-    "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map", "transpose", "verify_against_driver",
+    "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "col2im", "compile", "copy",
+    "encode_records", "fill", "im2col", "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map",
+    "transpose", "verify_against_driver",
 ]
 
 

@@ -8,20 +8,31 @@ from typing import Any as _Any
 
 if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.copy_plan import plan_copy
     from cupytma.ops.copy_program import copy_program
+    from cupytma.ops.filling import fill
     from cupytma.ops.permutation import permute, transpose
+    from cupytma.ops.simulated_columns import simulate_col2im, simulate_im2col
     from cupytma.ops.simulated_copy import simulate_copy
 
 _LAZY = {
+    "col2im": "cupytma.ops.convolution_columns",
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
+    "fill": "cupytma.ops.filling",
+    "im2col": "cupytma.ops.convolution_columns",
     "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
+    "simulate_col2im": "cupytma.ops.simulated_columns",
     "simulate_copy": "cupytma.ops.simulated_copy",
+    "simulate_im2col": "cupytma.ops.simulated_columns",
     "transpose": "cupytma.ops.permutation",
 }
-__all__ = ["copy", "copy_program", "permute", "plan_copy", "simulate_copy", "transpose"]
+__all__ = [
+    "col2im", "copy", "copy_program", "fill", "im2col", "permute", "plan_copy", "simulate_col2im", "simulate_copy",
+    "simulate_im2col", "transpose",
+]
 
 
 def __getattr__(name: str) -> _Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupytma.ops.array_copy import copy
+from cupytma.ops.convolution_columns import im2col
 from cupytma.ops.permutation import permute, transpose
 from cupytma.runtime.device import cupy
 
@@ -24,7 +25,7 @@ class Case:
     ----------
     name : str
     bytes : int
-        Read plus written.
+        Read plus written; of im2col, which reads the same many times over, written.
     ours : callable
     others : dict of str to callable
         The same with other libraries, by name.
@@ -87,6 +88,7 @@ def cases(scale: int = 1) -> Iterator[Case]:
     for dtype, name in (("u4", "float32"), ("u2", "bfloat16"), ("u1", "uint8"), ("u8", "float64")):
         yield _transposed(side, dtype, name)
     yield _permuted(scale)
+    yield _columns(scale)
 
 
 def _contiguous(side: int) -> Case:
@@ -119,6 +121,25 @@ def _permuted(scale: int) -> Case:
     out = cupy().empty(tuple(x.shape[axis] for axis in axes), x.dtype)
     others = _torch(lambda a, b: b.copy_(a.permute(axes)), x, out)
     return Case(f"permute, {x.shape} float16", 2 * x.nbytes, lambda: permute(x, axes, out=out), others)
+
+
+def _columns(scale: int) -> Case:
+    x = random_array((max(1, 32 // scale), 56, 56, 64), "u2")
+    out = im2col(x, 3, padding=1)
+    return Case(
+        f"im2col 3×3, {x.shape} float16, written", out.nbytes, lambda: im2col(x, 3, padding=1, out=out),
+        _torch_unfold(x),
+    )  # fmt: skip
+
+
+def _torch_unfold(x: Any) -> dict[str, Callable[[], Any]]:
+    """torch's columns of the same image, channels first and dense as its kernel has them."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    image = torch.as_tensor(x.view("i2"), device="cuda").view(torch.float16).permute(0, 3, 1, 2).contiguous()
+    return {"torch unfold": lambda: torch.nn.functional.unfold(image, 3, padding=1)}
 
 
 def _torch(work: Callable[..., Any], *arrays: Any) -> dict[str, Callable[[], Any]]:

@@ -1,4 +1,4 @@
-"""How the windows of a convolution become rows of a matrix: through im2col tensor maps, or by ordinary loads and stores.
+"""How the windows of a convolution become rows of a matrix: through im2col tensor maps, or word by word.
 
 Knows nothing of the GPU: the same plan is carried out by the kernels and by the simulator.
 """
@@ -89,7 +89,8 @@ class ColumnTilePlan:
     def offsets(self, tap: int) -> tuple[int, ...]:
         """How far a tap lies from the first, in pixels, W first."""
         found = []
-        for kernel, dilation in zip(reversed(self.convolution.kernel), reversed(self.convolution.dilation), strict=True):
+        steps = zip(reversed(self.convolution.kernel), reversed(self.convolution.dilation), strict=True)
+        for kernel, dilation in steps:
             tap, position = divmod(tap, kernel)
             found.append(position * dilation)
         return tuple(found)
@@ -139,7 +140,9 @@ class ColumnWordPlan:
         return self.convolution.channels * (self.destination.strides[-1] if self.parts else self.source.itemsize)
 
 
-def plan_im2col(source: ArrayView, destination: ArrayView, found: Convolution) -> ColumnTilePlan | ColumnWordPlan | None:
+def plan_im2col(
+    source: ArrayView, destination: ArrayView, found: Convolution
+) -> ColumnTilePlan | ColumnWordPlan | None:
     """How columns are made.
 
     Parameters
@@ -185,7 +188,7 @@ def is_dense(view: ArrayView) -> bool:
 
 
 def source_strides(view: ArrayView) -> tuple[int, ...]:
-    """Strides of the dimensions but the last, last first, in bytes; where an extent is 1, one that every map may have."""
+    """Strides in bytes of all dimensions but the last, in driver order; one that any map may have for extents of 1."""
     row = -(-view.shape[-1] * view.itemsize // UNIT) * UNIT
     pairs = zip(reversed(view.strides[:-1]), reversed(view.shape[:-1]), strict=True)
     return tuple(stride if extent > 1 else row for stride, extent in pairs)
@@ -224,7 +227,7 @@ def _walk_obstacle(found: Convolution) -> str:
     for name, corner in zip(("lower", "upper"), pixel_box(found), strict=True):
         for value in corner:
             if not -limit <= value < limit:
-                return f"a pixel box corner of {value} ({name}) is outside {-limit} … {limit - 1}, the range of rank {rank}"
+                return f"a {name} corner of {value} is outside {-limit} … {limit - 1}, the range of rank {rank}"
     return ""
 
 

@@ -96,8 +96,8 @@ def convolution(
             (before, after), reach = found.padding[i], found.dilation[i] * (found.kernel[i] - 1) + 1
             raise ArrayError(
                 f"no window fits spatial dimension {i}: a kernel of {found.kernel[i]} with dilation "
-                f"{found.dilation[i]} reaches over {reach} pixels, and there are {before} + {extents[i]} + {after} with "
-                "the padding; use a smaller kernel or more padding"
+                f"{found.dilation[i]} reaches over {reach} pixels, and there are {before} + {extents[i]} + {after} "
+                "with the padding; use a smaller kernel or more padding"
             )
     return found
 
