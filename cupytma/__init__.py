@@ -41,6 +41,7 @@ from cupytma.version import __version__
 
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
+    from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.filling import fill
@@ -63,11 +64,14 @@ _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "encode_records": "cupytma.tensormap.records",
     "fill": "cupytma.ops.filling",
+    "flip": "cupytma.ops.arrangement",
     "im2col": "cupytma.ops.convolution_columns",
     "ops": "",
+    "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
+    "roll": "cupytma.ops.arrangement",
     "runtime": "",
     "sim": "",
     "transpose": "cupytma.ops.permutation",
@@ -78,8 +82,8 @@ __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CupytmaError", "DataType", "DescriptorError", "EmissionError", "Im2col",
     "Im2colWide", "Interleave", "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "col2im", "compile", "copy",
-    "encode_records", "fill", "im2col", "ops", "permute", "plan_boxes", "ptx", "runtime", "sim", "tensor_map",
-    "transpose", "verify_against_driver",
+    "encode_records", "fill", "flip", "im2col", "ops", "pad", "permute", "plan_boxes", "ptx", "roll", "runtime", "sim",
+    "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 if TYPE_CHECKING:
+    from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.copy_plan import plan_copy
@@ -21,17 +22,20 @@ _LAZY = {
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
     "fill": "cupytma.ops.filling",
+    "flip": "cupytma.ops.arrangement",
     "im2col": "cupytma.ops.convolution_columns",
+    "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
+    "roll": "cupytma.ops.arrangement",
     "simulate_col2im": "cupytma.ops.simulated_columns",
     "simulate_copy": "cupytma.ops.simulated_copy",
     "simulate_im2col": "cupytma.ops.simulated_columns",
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "col2im", "copy", "copy_program", "fill", "im2col", "permute", "plan_copy", "simulate_col2im", "simulate_copy",
-    "simulate_im2col", "transpose",
+    "col2im", "copy", "copy_program", "fill", "flip", "im2col", "pad", "permute", "plan_copy", "roll",
+    "simulate_col2im", "simulate_copy", "simulate_im2col", "transpose",
 ]
 
 

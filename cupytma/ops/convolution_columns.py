@@ -264,7 +264,7 @@ def _column_launches(
     plan = plan_im2col(permuted_view(source, axes), destination, found)
     if plan is None:
         return []
-    return [_column_tiles(plan) if isinstance(plan, ColumnTilePlan) else _column_words(plan)]
+    return [column_launch(plan) if isinstance(plan, ColumnTilePlan) else _column_words(plan)]
 
 
 def _fold_launches(source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]) -> list[Plan]:
@@ -298,7 +298,8 @@ def _tile_launch(name: str, plan: ColumnTilePlan | FoldTilePlan, tiling: Any) ->
     )
 
 
-def _column_tiles(plan: ColumnTilePlan) -> Plan:
+def column_launch(plan: ColumnTilePlan) -> Plan:
+    """The launch of columns that move through tensor maps."""
     tiling, found = np.zeros((), _COLUMN_TILING), plan.convolution
     _geometry(tiling, found)
     tiling["outputs"] = spatial(found.outputs, 1)

@@ -46,7 +46,7 @@ def simulate_im2col(
     check_pair(source, destination, destination, found)
     plan = plan_im2col(source, destination, found)
     if isinstance(plan, ColumnTilePlan):
-        _column_tiles(plan, span_of(x), span_of(out))
+        column_tiles(plan, span_of(x), span_of(out))
     elif plan is not None:
         _column_words(plan)
     return out
@@ -89,7 +89,8 @@ def simulate_col2im(
     return out
 
 
-def _column_tiles(plan: ColumnTilePlan, source: tuple[Bytes, int], destination: tuple[Bytes, int]) -> None:
+def column_tiles(plan: ColumnTilePlan, source: tuple[Bytes, int], destination: tuple[Bytes, int]) -> None:
+    """Carry out a plan on the memory of two arrays, given as bytes and the address of the first."""
     load_bytes = plan.source.box_bytes
     for tap, channel, pixel in plan.coordinates():
         shared = np.full(plan.taps * load_bytes, 0xA5, np.uint8)
