@@ -214,6 +214,8 @@ _known_convolution = lru_cache(maxsize=1024, typed=True)(convolution)
 
 def _extents(shape: Any) -> tuple[int, ...]:
     """A shape that was given, as integers."""
+    if shape.__class__ is tuple and all(extent.__class__ is int and extent >= 0 for extent in shape):
+        return shape
     try:
         found = tuple(int(extent) for extent in np.array(shape, dtype=object).reshape(-1) if extent == int(extent))
         if len(found) != len(shape) or any(not 0 <= extent < 2**62 for extent in found):
