@@ -45,7 +45,10 @@ from cupytma.version import __version__
 
 if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
+    from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.convolution_columns import col2im, im2col
+    from cupytma.ops.filling import fill
     from cupytma.ops.index_errors import check_indices
     from cupytma.ops.permutation import permute, transpose
     from cupytma.ops.reduction import (
@@ -79,13 +82,18 @@ _LAZY = {
     "DescriptorBuffer": "cupytma.runtime.descriptors",
     "checks": "cupytma.runtime.checks",
     "check_indices": "cupytma.ops.index_errors",
+    "col2im": "cupytma.ops.convolution_columns",
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
     "declare_coordinates": "cupytma.runtime.coordinates",
     "encode_records": "cupytma.tensormap.records",
     "explain_fault": "cupytma.runtime.faults",
     "gather_rows": "cupytma.ops.rows",
+    "fill": "cupytma.ops.filling",
+    "flip": "cupytma.ops.arrangement",
+    "im2col": "cupytma.ops.convolution_columns",
     "ops": "",
+    "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
@@ -97,6 +105,7 @@ _LAZY = {
     "reduce_min": "cupytma.ops.reduction",
     "reduce_or": "cupytma.ops.reduction",
     "reduce_xor": "cupytma.ops.reduction",
+    "roll": "cupytma.ops.arrangement",
     "runtime": "",
     "scatter_add_rows": "cupytma.ops.rows",
     "scatter_rows": "cupytma.ops.rows",
@@ -109,10 +118,11 @@ __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
-    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check_indices", "checks", "compile", "copy",
-    "declare_coordinates", "encode_records", "explain_fault", "gather_rows", "ops", "permute", "plan_boxes", "ptx",
-    "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor",
-    "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",
+    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check_indices", "checks", "col2im", "compile",
+    "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "ops",
+    "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map",
+    "transpose", "verify_against_driver",
 ]
 
 

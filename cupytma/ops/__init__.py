@@ -8,33 +8,17 @@ from typing import Any as _Any
 
 if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
-    from cupytma.ops.copy_plan import plan_copy
-    from cupytma.ops.copy_program import copy_program
-    from cupytma.ops.index_errors import check_indices
-    from cupytma.ops.permutation import permute, transpose
-    from cupytma.ops.reduction import (
-        reduce_add,
-        reduce_and,
-        reduce_dec,
-        reduce_inc,
-        reduce_max,
-        reduce_min,
-        reduce_or,
-        reduce_xor,
-    )
-    from cupytma.ops.reduction_plan import plan_reduction
-    from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
-    from cupytma.ops.rows_plan import plan_rows
-    from cupytma.ops.rows_program import rows_program
-    from cupytma.ops.simulated_copy import simulate_copy
-    from cupytma.ops.simulated_reduction import simulate_reduction
-    from cupytma.ops.simulated_rows import simulate_gather_rows, simulate_scatter_add_rows, simulate_scatter_rows
 
 _LAZY = {
     "check_indices": "cupytma.ops.index_errors",
+    "col2im": "cupytma.ops.convolution_columns",
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
+    "fill": "cupytma.ops.filling",
+    "flip": "cupytma.ops.arrangement",
     "gather_rows": "cupytma.ops.rows",
+    "im2col": "cupytma.ops.convolution_columns",
+    "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
     "plan_reduction": "cupytma.ops.reduction_plan",
@@ -47,20 +31,24 @@ _LAZY = {
     "reduce_min": "cupytma.ops.reduction",
     "reduce_or": "cupytma.ops.reduction",
     "reduce_xor": "cupytma.ops.reduction",
+    "roll": "cupytma.ops.arrangement",
     "rows_program": "cupytma.ops.rows_program",
     "scatter_add_rows": "cupytma.ops.rows",
     "scatter_rows": "cupytma.ops.rows",
+    "simulate_col2im": "cupytma.ops.simulated_columns",
     "simulate_copy": "cupytma.ops.simulated_copy",
     "simulate_gather_rows": "cupytma.ops.simulated_rows",
+    "simulate_im2col": "cupytma.ops.simulated_columns",
     "simulate_reduction": "cupytma.ops.simulated_reduction",
     "simulate_scatter_add_rows": "cupytma.ops.simulated_rows",
     "simulate_scatter_rows": "cupytma.ops.simulated_rows",
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "check_indices", "copy", "copy_program", "gather_rows", "permute", "plan_copy", "plan_reduction", "plan_rows",
-    "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor",
-    "rows_program", "scatter_add_rows", "scatter_rows", "simulate_copy", "simulate_gather_rows", "simulate_reduction",
+    "check_indices", "col2im", "copy", "copy_program", "fill", "flip", "gather_rows", "im2col", "pad", "permute",
+    "plan_copy", "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
+    "simulate_col2im", "simulate_copy", "simulate_gather_rows", "simulate_im2col", "simulate_reduction",
     "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]
 

@@ -40,7 +40,7 @@ _TILE_ALIGNMENT = 128
 _SWIZZLE_ALIGNMENT = 1024
 _TURN_THREADS = 256
 _TURN_BLOCKS_PER_MULTIPROCESSOR = 8
-_MAX_OUTER_RANK = 31
+MAX_OUTER_RANK = 31
 
 _TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
 _TRANSPOSE_TILING = np.dtype(
@@ -49,8 +49,8 @@ _TRANSPOSE_TILING = np.dtype(
 _REGION = np.dtype(
     [
         ("source", "u8"), ("destination", "u8"), ("words", "u8"), ("run", "u8"),
-        ("extents", "u8", _MAX_OUTER_RANK), ("source_strides", "i8", _MAX_OUTER_RANK),
-        ("destination_strides", "i8", _MAX_OUTER_RANK), ("outer_rank", "i4"), ("word_bytes", "i4"),
+        ("extents", "u8", MAX_OUTER_RANK), ("source_strides", "i8", MAX_OUTER_RANK),
+        ("destination_strides", "i8", MAX_OUTER_RANK), ("outer_rank", "i4"), ("word_bytes", "i4"),
     ]
 )
 
@@ -170,7 +170,7 @@ def learn(kind: type) -> None:
 
 def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Template, ...]:
     """A plan's launches, for other addresses than those it was made at."""
-    return templates(_plans(plan, device), bases)
+    return templates(plan_launches(plan, device), bases)
 
 
 def templates(launches: Sequence[Plan], bases: tuple[int, int]) -> tuple[Template, ...]:
@@ -231,7 +231,7 @@ def check_devices(source: ArrayView, destination: ArrayView) -> None:
         )
 
 
-def _plans(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
+def plan_launches(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
     """The launches of a plan that has something to copy."""
     if plan.tiles is not None:
         return (_tile_launch(plan.tiles, plan.rest, device),)
@@ -320,7 +320,7 @@ def compiled(name: str, target: str, **defines: int | str) -> Module:
     kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
     text = kernels.source(name)
     return compile(
-        text, target, defines={"MAX_OUTER_RANK": _MAX_OUTER_RANK, **defines},
+        text, target, defines={"MAX_OUTER_RANK": MAX_OUTER_RANK, **defines},
         headers={header: kernels.source(header) for header in _HEADERS.findall(text)},
     )
 
@@ -359,9 +359,9 @@ def region_argument(region: Region | None, word: int | None = None) -> Any:
     """What kernels are told of a region, in words of some bytes: by default the longest that fit."""
     argument = np.zeros((), _REGION)
     if region is not None:
-        if len(region.outer) > _MAX_OUTER_RANK:
+        if len(region.outer) > MAX_OUTER_RANK:
             raise ArrayError(
-                f"{len(region.outer) + 1} dimensions are left after merging; {_MAX_OUTER_RANK + 1} is the most"
+                f"{len(region.outer) + 1} dimensions are left after merging; {MAX_OUTER_RANK + 1} is the most"
             )
         word = word or _word_bytes(region)
         argument["source"], argument["destination"] = region.source, region.destination

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupytma.ops.array_copy import copy
+from cupytma.ops.convolution_columns import im2col
 from cupytma.ops.permutation import permute, transpose
 from cupytma.ops.reduction import reduce_add
 from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
@@ -26,7 +27,7 @@ class Case:
     ----------
     name : str
     bytes : int
-        Read plus written.
+        Read plus written; of im2col, which reads the same many times over, written.
     ours : callable
     others : dict of str to callable
         The same with other libraries, by name.
@@ -92,6 +93,7 @@ def cases(scale: int = 1) -> Iterator[Case]:
     yield _reduced(side)
     yield _accumulated(side)
     yield from _rows(scale)
+    yield _columns(scale)
 
 
 def _contiguous(side: int) -> Case:
@@ -159,6 +161,25 @@ def _rows(scale: int) -> Iterator[Case]:
     yield Case(f"scatter_rows, {rows} × 1 KiB", copied, lambda: scatter_rows(table, index, some), others)
     others = _torch(lambda x, numbers, source: x.index_add_(0, numbers, source), table, index, some)
     yield Case(f"scatter_add_rows, {rows} × 1 KiB", added, lambda: scatter_add_rows(table, index, some), others)
+
+
+def _columns(scale: int) -> Case:
+    x = random_array((max(1, 32 // scale), 56, 56, 64), "u2")
+    out = im2col(x, 3, padding=1)
+    return Case(
+        f"im2col 3×3, {x.shape} float16, written", out.nbytes, lambda: im2col(x, 3, padding=1, out=out),
+        _torch_unfold(x),
+    )  # fmt: skip
+
+
+def _torch_unfold(x: Any) -> dict[str, Callable[[], Any]]:
+    """torch's columns of the same image, channels first and dense as its kernel has them."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    image = torch.as_tensor(x.view("i2"), device="cuda").view(torch.float16).permute(0, 3, 1, 2).contiguous()
+    return {"torch unfold": lambda: torch.nn.functional.unfold(image, 3, padding=1)}
 
 
 def _torch(work: Callable[..., Any], *arrays: Any) -> dict[str, Callable[[], Any]]:

@@ -16,7 +16,7 @@ from cupytma.runtime.plan import Template
 from cupytma.tensormap.arrays import ArrayView
 
 # Where plans are made that hold for every address with the same last bits: far from each other, whatever the arrays.
-_BASES = 1 << 50, 1 << 54
+BASES = 1 << 50, 1 << 54
 _KEPT = 1024
 
 
@@ -80,7 +80,7 @@ def prepare(
     ArrayError
         If the shapes or types differ, or the destination's elements overlap one another.
     """
-    bases = _BASES[0] + source.address % UNIT, _BASES[1] + destination.address % UNIT
+    bases = BASES[0] + source.address % UNIT, BASES[1] + destination.address % UNIT
     plan = plan_for(replace(source, address=bases[0]), replace(destination, address=bases[1]))
     made = () if plan.is_empty else launches(plan, bases)
     return PreparedCopy(made, (span_bytes(source), span_bytes(destination)), (source, destination), check)
@@ -129,6 +129,6 @@ def addresses_in(parameters: Sequence[tuple[int, int]], bases: tuple[int, int]) 
     found = []
     for offset, value in parameters:
         if value:
-            which = int(value > (_BASES[0] + _BASES[1]) // 2)
+            which = int(value > (BASES[0] + BASES[1]) // 2)
             found.append((offset, which, value - bases[which]))
     return tuple(found)

@@ -1,0 +1,341 @@
+"""Arrays with borders, turned round, or rotated along their dimensions: copies of parts of arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from cupytma.errors import ArrayError
+from cupytma.ops.array_copy import empty, plan_launches
+from cupytma.ops.column_plan import ColumnTilePlan, plan_im2col
+from cupytma.ops.convolution import Convolution
+from cupytma.ops.convolution_columns import column_launch
+from cupytma.ops.copy_plan import plan_copy
+from cupytma.ops.filling import element_bytes, fill_launches
+from cupytma.ops.paired import carry_out
+from cupytma.runtime.device import cupy
+from cupytma.runtime.kernel import current_device
+from cupytma.runtime.plan import Plan
+from cupytma.tensormap.arrays import ArrayView, view_of
+
+_MAX_SPATIAL = 3
+Part = tuple[tuple[int, int], ...]
+"""First element and extent along each dimension."""
+
+
+def pad(x: Any, pad_width: Any, value: Any = 0, out: Any = None, *, stream: Any = None) -> Any:
+    """An array with a border of one value, as ``numpy.pad(x, pad_width, constant_values=value)``.
+
+    Borders of zeros come from the out-of-bounds fill of an im2col map, in one launch, where its rules allow: up to
+    three neighbouring dimensions with borders, a multiple of 16 bytes in the dimensions after them, borders that fit
+    the map's corners (see `im2col`). Else the inside moves as `cupytma.copy` moves it and the borders are filled; no
+    element is written twice.
+
+    Parameters
+    ----------
+    x : array
+        A CuPy array, torch tensor, or anything with ``__cuda_array_interface__``, of any strides.
+    pad_width : int, pair of int, or sequence of pairs of int
+        Elements before and after each dimension, in array order: one number for all sides, one pair for all
+        dimensions, or a pair for each.
+    value : number
+        What the borders hold; the dtype must be able to.
+    out : array, optional
+        Of the padded shape, the same dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of
+        the caller's kind.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        If a width or the value does not fit the array, an array is in host memory, or ``out`` does not fit.
+    """
+    cupy()
+    view = view_of(x)
+    widths, pattern = pad_widths(pad_width, len(view.shape)), element_bytes(view.dtype, value)
+    shape = tuple(before + extent + after for extent, (before, after) in zip(view.shape, widths, strict=True))
+    if out is None:
+        out = empty(x, shape, stream)
+
+    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
+        check_same(source, destination, shape)
+        plan = plan_window(source, destination, widths) if not any(pattern) else None
+        if plan is not None:
+            return [column_launch(plan)]
+        inside, *borders = pad_parts(source.shape, widths)
+        found = [plan for border in borders for plan in fill_launches(part_of(destination, border), pattern)]
+        return [*_copies(source, part_of(destination, inside)), *found]
+
+    carry_out(("pad", widths, pattern), launches, x, out, stream)
+    return out
+
+
+def flip(x: Any, axes: Any = None, out: Any = None, *, stream: Any = None) -> Any:
+    """An array with the order of its elements reversed along some dimensions, as ``numpy.flip`` in memory of its own.
+
+    Dimensions that are not the last move as rows; the last one moves by ordinary loads and stores.
+
+    Parameters
+    ----------
+    x : array
+        A CuPy array, torch tensor, or anything with ``__cuda_array_interface__``, of any strides.
+    axes : int or sequence of int, optional
+        Default: all.
+    out : array, optional
+        Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
+        caller's kind.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        If there is no such axis, an array is in host memory, or ``out`` does not fit.
+    """
+    cupy()
+    shape = view_of(x).shape
+    chosen = _axes(range(len(shape)) if axes is None else axes, len(shape))
+    if out is None:
+        out = empty(x, shape, stream)
+
+    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
+        check_same(source, destination, shape)
+        return _copies(flipped(source, chosen), destination)
+
+    carry_out(("flip", tuple(sorted(set(chosen)))), launches, x, out, stream)
+    return out
+
+
+def roll(x: Any, shift: Any, axis: Any = None, out: Any = None, *, stream: Any = None) -> Any:
+    """An array with its elements moved along dimensions, those that leave coming in again, as ``numpy.roll``.
+
+    Each dimension that is rolled splits the array in two; every part is a copy of a window.
+
+    Parameters
+    ----------
+    x : array
+        A CuPy array, torch tensor, or anything with ``__cuda_array_interface__``, of any strides.
+    shift : int or sequence of int
+        In elements, one for all axes or one for each; may be negative, or longer than the array.
+    axis : int or sequence of int, optional
+        Default: as if the array were one row, which a C-contiguous array alone can be.
+    out : array, optional
+        Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
+        caller's kind.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        If there is no such axis, the shifts do not fit the axes, the array is no row and no axis is given, an array is
+        in host memory, or ``out`` does not fit.
+    """
+    cupy()
+    view = view_of(x)
+    if out is None:
+        out = empty(x, view.shape, stream)
+    shape = view.shape if axis is not None else (view.size,)
+    shifts = shifts_of(shift, 0 if axis is None else axis, shape)
+
+    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
+        check_same(source, destination, view.shape)
+        if axis is None:
+            source, destination = as_row(source), as_row(destination)
+        parts = roll_parts(source.shape, shifts)
+        return [plan for one, other in parts for plan in _copies(part_of(source, one), part_of(destination, other))]
+
+    carry_out(("roll", shifts, axis is None), launches, x, out, stream)
+    return out
+
+
+def plan_window(
+    source: ArrayView, destination: ArrayView, widths: tuple[tuple[int, int], ...]
+) -> ColumnTilePlan | None:
+    """A border of zeros as windows of one pixel over a padded input; None where no im2col map can do it.
+
+    Parameters
+    ----------
+    source, destination : ArrayView
+        The array and the padded one.
+    widths : tuple of pairs of int
+        Elements before and after each dimension.
+    """
+    padded = [axis for axis, pair in enumerate(widths) if any(pair)]
+    if not padded or padded[-1] - padded[0] >= _MAX_SPATIAL or not source.size:
+        return None
+    first, last = padded[0], padded[-1] + 1
+    batch, channels = _merged(source, 0, first), _merged(source, last, len(widths))
+    rows, row = _merged(destination, 0, last), _merged(destination, last, len(widths))
+    if batch is None or channels is None or rows is None or row is None:
+        return None
+    spatial = range(first, last)
+    extents, ones = tuple(source.shape[axis] for axis in spatial), (1,) * len(spatial)
+    strides = tuple(source.strides[axis] for axis in spatial)
+    one = replace(
+        source, shape=(batch[0], *extents, channels[0]), strides=(batch[1], *strides, channels[1])
+    )
+    other = replace(destination, shape=(rows[0], row[0]), strides=(rows[1], row[1]))
+    found = Convolution(batch[0], channels[0], extents, ones, ones, widths[first:last], ones)
+    plan = plan_im2col(one, other, found)
+    return plan if isinstance(plan, ColumnTilePlan) else None
+
+
+def _merged(view: ArrayView, start: int, stop: int) -> tuple[int, int] | None:
+    """Extent and stride of several dimensions as one; None where they do not follow one another in memory."""
+    extent, stride = 1, view.itemsize
+    for n, step in zip(reversed(view.shape[start:stop]), reversed(view.strides[start:stop]), strict=True):
+        if n == 1:
+            continue
+        if extent == 1:
+            stride = step
+        elif step != extent * stride:
+            return None
+        extent *= n
+    return extent, stride
+
+
+def pad_widths(given: Any, rank: int) -> tuple[tuple[int, int], ...]:
+    """Elements before and after each dimension.
+
+    Raises
+    ------
+    ArrayError
+        If the widths do not fit the rank, or one is negative.
+    """
+    try:
+        if not isinstance(given, Sequence):
+            pairs = [(operator.index(given),) * 2] * rank
+        elif len(given) == 2 and not any(isinstance(entry, Sequence) for entry in given):
+            pairs = [(operator.index(given[0]), operator.index(given[1]))] * rank
+        else:
+            pairs = [(operator.index(before), operator.index(after)) for before, after in given]
+    except (TypeError, ValueError):
+        raise ArrayError(f"pad_width = {given!r}: expected a number, a pair, or a pair for each dimension") from None
+    if len(pairs) != rank:
+        raise ArrayError(f"pad_width = {given!r} has {len(pairs)} pairs, and the array {rank} dimensions")
+    for pair in pairs:
+        if not 0 <= min(pair) <= max(pair) < 2**48:
+            raise ArrayError(f"pad_width = {given!r}: {pair} is outside 0 … 2^48 - 1; slice the array to cut it")
+    return tuple(pairs)
+
+
+def pad_parts(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> list[Part]:
+    """The inside of a padded array, then its borders, which overlap neither it nor one another."""
+    inside = tuple((before, extent) for extent, (before, _) in zip(shape, widths, strict=True))
+    parts = [inside]
+    for i, (extent, (before, after)) in enumerate(zip(shape, widths, strict=True)):
+        whole = tuple((0, sum(pair) + n) for n, pair in zip(shape[i + 1 :], widths[i + 1 :], strict=True))
+        parts += [(*inside[:i], side, *whole) for side in ((0, before), (before + extent, after)) if side[1]]
+    return parts
+
+
+def roll_parts(shape: tuple[int, ...], shifts: tuple[int, ...]) -> list[tuple[Part, Part]]:
+    """The parts of a rolled array: where each is taken from and where it goes."""
+    sides = [
+        [((0, extent), (0, extent))] if shift == 0
+        else [((0, extent - shift), (shift, extent - shift)), ((extent - shift, shift), (0, shift))]
+        for extent, shift in zip(shape, shifts, strict=True)
+    ]  # fmt: skip
+    return [(tuple(s[0] for s in chosen), tuple(s[1] for s in chosen)) for chosen in product(*sides)]
+
+
+def shifts_of(shift: Any, axis: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """How far each dimension is rolled, from 0 to less than its extent.
+
+    Raises
+    ------
+    ArrayError
+        If there is no such axis, or the shifts do not fit the axes.
+    """
+    axes = _axes(axis, len(shape))
+    try:
+        given = [operator.index(s) for s in (shift if isinstance(shift, Sequence) else [shift] * len(axes))]
+    except TypeError:
+        raise ArrayError(f"shift = {shift!r}: expected an integer, or one for each axis") from None
+    if len(given) != len(axes):
+        raise ArrayError(f"shift = {shift!r} has {len(given)} entries for {len(axes)} axes")
+    found = [0] * len(shape)
+    for number, amount in zip(axes, given, strict=True):
+        found[number] = (found[number] + amount) % max(1, shape[number])
+    return tuple(found)
+
+
+def _axes(given: Any, rank: int) -> tuple[int, ...]:
+    """Axes that were given, counted from 0."""
+    try:
+        chosen = [operator.index(a) for a in given] if isinstance(given, (Sequence, range)) else [operator.index(given)]
+        if not all(-rank <= axis < rank for axis in chosen):
+            raise TypeError
+    except TypeError:
+        raise ArrayError(f"axis = {given!r}: the array has axes 0 to {rank - 1}") from None
+    return tuple(axis % rank for axis in chosen)
+
+
+def flipped(view: ArrayView, axes: Sequence[int]) -> ArrayView:
+    """A view from the other end of some dimensions."""
+    if not view.size:
+        return view
+    address = view.address + sum((view.shape[axis] - 1) * view.strides[axis] for axis in set(axes))
+    strides = tuple(-stride if axis in axes else stride for axis, stride in enumerate(view.strides))
+    return replace(view, address=address, strides=strides)
+
+
+def part_of(view: ArrayView, part: Part) -> ArrayView:
+    """A window of a view."""
+    address = view.address + sum(first * stride for (first, _), stride in zip(part, view.strides, strict=True))
+    return replace(view, address=address, shape=tuple(extent for _, extent in part))
+
+
+def as_row(view: ArrayView) -> ArrayView:
+    """A C-contiguous view as one row.
+
+    Raises
+    ------
+    ArrayError
+        If it is not C-contiguous.
+    """
+    step = view.itemsize
+    for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        if extent > 1 and stride != step and view.size:
+            raise ArrayError("an array is rolled as one row only if it is C-contiguous: copy it, or give an axis")
+        step *= extent
+    return replace(view, shape=(view.size,), strides=(view.itemsize,))
+
+
+def check_same(source: ArrayView, destination: ArrayView, shape: tuple[int, ...]) -> None:
+    """Refuse a result that has another shape or type."""
+    if destination.shape != shape:
+        raise ArrayError(f"out has shape {destination.shape}, and the result has shape {shape}")
+    if source.dtype != destination.dtype or source.itemsize != destination.itemsize:
+        raise ArrayError(f"the types differ: {source.dtype} and {destination.dtype}; view or convert one of them first")
+
+
+def _copies(source: ArrayView, destination: ArrayView) -> list[Plan]:
+    plan = plan_copy(source, destination)
+    return [] if plan.is_empty else list(plan_launches(plan, current_device()))

@@ -1,0 +1,359 @@
+"""The windows of convolutions as rows of a matrix, and their adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cupytma.errors import ArrayError
+from cupytma.ops.array_copy import empty
+from cupytma.ops.column_plan import ColumnTilePlan, ColumnWordPlan, plan_im2col
+from cupytma.ops.convolution import Convolution, convolution, spatial_axes
+from cupytma.ops.filling import fill_launches
+from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan, plan_col2im
+from cupytma.ops.layout import permuted_view
+from cupytma.ops.paired import ALIGNMENT, Address, carry_out, kernels, spatial
+from cupytma.ops.permutation import permute
+from cupytma.runtime.compiler import current_target
+from cupytma.runtime.device import cupy
+from cupytma.runtime.occupancy import multiprocessors
+from cupytma.runtime.plan import Plan
+from cupytma.tensormap.arrays import ArrayView, view_of
+
+# Tiles in a block, those whose stores may still read them while others are loaded, and blocks of a multiprocessor.
+STAGES = 6
+READING = 2
+BLOCKS_PER_MULTIPROCESSOR = 2
+_WARP_THREADS = 32
+_WORD_THREADS = 256
+_WORD_BLOCKS_PER_MULTIPROCESSOR = 8
+
+_COLUMN_TILING = np.dtype(
+    [
+        ("origin", "i4", 3), ("stride", "i4", 3), ("dilation", "u4", 3), ("kernel", "u4", 3), ("outputs", "u4", 3),
+        ("taps", "u4"), ("tile_taps", "u4"), ("tap_count", "u4"), ("channel_words", "u4"), ("channel_count", "u4"),
+        ("pixels", "u4"), ("tiles", "u4"), ("load_bytes", "u4"), ("stage_bytes", "u4"),
+    ]
+)  # fmt: skip
+_COLUMN_WORDS = np.dtype(
+    [
+        ("batch_stride", "i8"), ("spatial_strides", "i8", 3), ("source_channel_stride", "i8"), ("row_stride", "i8"),
+        ("tap_stride", "i8"), ("channel_stride", "i8"), ("pixels", "u8"), ("origin", "i8", 3), ("stride", "i8", 3),
+        ("dilation", "i8", 3), ("extents", "i8", 3), ("kernel", "u4", 3), ("outputs", "u4", 3), ("taps", "u4"),
+        ("words", "u4"), ("parts", "u4"), ("word_bytes", "i4"),
+    ],
+    align=True,
+)  # fmt: skip
+_FOLD_TILING = np.dtype(
+    [
+        ("origin", "i4", 3), ("stride", "i4", 3), ("dilation", "i4", 3), ("kernel", "u4", 3), ("windows", "i4", 3),
+        ("extents", "i4", 3), ("box", "i4", 4), ("counts", "u4", 4), ("taps", "u4"), ("channels", "i4"),
+        ("tile_channels", "i4"), ("channel_count", "u4"), ("tiles", "u4"), ("tile_bytes", "u4"), ("stage_bytes", "u4"),
+    ]
+)  # fmt: skip
+_FOLD_WORDS = np.dtype(
+    [
+        ("batch_stride", "i8"), ("spatial_strides", "i8", 3), ("destination_channel_stride", "i8"),
+        ("row_stride", "i8"), ("tap_stride", "i8"), ("channel_stride", "i8"), ("numbers", "u8"), ("origin", "i8", 3),
+        ("stride", "i8", 3), ("dilation", "i8", 3), ("extents", "u4", 3), ("kernel", "u4", 3), ("windows", "u4", 3),
+        ("channels", "u4"), ("parts", "u4"),
+    ],
+    align=True,
+)  # fmt: skip
+
+
+def im2col(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    layout: str = "NHWC",
+    out: Any = None,
+    *,
+    stream: Any = None,
+) -> Any:
+    """The windows of a 1-D, 2-D or 3-D convolution as rows of a matrix.
+
+    Row ``r`` holds what output pixel ``r`` sees, output pixels counted with the batch slowest and W fastest; column
+    ``tap * C + c`` is channel ``c`` of a tap, taps counted with W fastest. With weights of shape ``(taps * C, K)``,
+    ``im2col(x, …) @ weights`` is the convolution of all images, channels last. What lies outside the input is zero.
+
+    Where the tensor-map rules allow, tiles are loaded through an im2col map and stored through a tiled one: channels of
+    a pixel in a multiple of 16 bytes, addresses and strides too, strides up to 8, and corners and offsets of the
+    windows that fit 16, 8 or 5 bits in 1-D, 2-D or 3-D (driver API, ``cuTensorMapEncodeIm2col``). All else moves by
+    ordinary loads and stores.
+
+    Parameters
+    ----------
+    x : array
+        A CuPy array, torch tensor, or anything with ``__cuda_array_interface__``, of rank 3, 4 or 5.
+    kernel_size, stride, dilation : int or sequence of int
+        In pixels, one for all spatial dimensions or one for each, in array order ((D, H, W)); each at least 1.
+    padding : int, sequence of int, or sequence of pairs of int
+        Pixels of zeros on both sides of each spatial dimension, or before and after each.
+    layout : str
+        ``"NWC"``, ``"NHWC"`` or ``"NDHWC"``; or ``"NCW"``, ``"NCHW"`` or ``"NCDHW"``, whose channels are brought
+        last first, unless they lie so in memory already (torch's channels_last). ``"NHWC"`` and ``"NCHW"`` stand for
+        channels last and first at every rank. The result is the same for all of them.
+    out : array, optional
+        Of shape ``(N * output pixels, taps * C)``, the same dtype and device; it may not overlap ``x``. Default: a new
+        C-contiguous array of the caller's kind.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        If the layout or a number does not fit the array, no window fits the padded input, an array is in host memory,
+        or ``out`` does not fit.
+    """
+    cupy()
+    operands = tuple(map(_frozen, (kernel_size, stride, padding, dilation)))
+    shape = tuple(x.shape) if hasattr(x, "shape") else view_of(x).shape
+    axes = spatial_axes(layout, len(shape))
+    found = _convolution(tuple(shape[axis] for axis in axes), *operands)
+    if axes[-1] != len(shape) - 1 and _channels_apart(view_of(x)):
+        x, axes = permute(x, axes, stream=stream), tuple(range(len(shape)))
+    if out is None:
+        out = empty(x, found.columns, stream)
+    carry_out(
+        ("im2col", found, axes), lambda source, destination: _column_launches(source, destination, found, axes), x,
+        out, stream,
+    )  # fmt: skip
+    return out
+
+
+def col2im(
+    columns: Any,
+    shape: Sequence[int],
+    kernel_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    layout: str = "NHWC",
+    out: Any = None,
+    *,
+    stream: Any = None,
+) -> Any:
+    """Rows of a matrix added up where a convolution's windows lie: the adjoint of `im2col`.
+
+    Each pixel of the result is the sum of every column that `im2col` takes from it; what falls on the padding is
+    dropped. Where the tensor-map rules allow, the result is zeroed and tiles of the columns are added to it by tensor
+    reductions: float16, bfloat16, float32, float64, 32- and 64-bit integers and complex numbers, channels of a pixel in
+    a multiple of 16 bytes, addresses and strides too, strides up to 8. These round after every addition, in an order
+    that differs from call to call. All else is added by ordinary instructions in the order of the taps; float16 and
+    bfloat16 are then summed in float32. Integers wrap.
+
+    Parameters
+    ----------
+    columns : array
+        Of shape ``(N * output pixels, taps * C)``, as `im2col` returns it.
+    shape : sequence of int
+        Of the result, in its layout.
+    kernel_size, stride, padding, dilation, layout
+        As for `im2col`.
+    out : array, optional
+        Of the given shape, of the columns' dtype and device; what it holds is replaced. Default: a new C-contiguous
+        array of the caller's kind.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        As `im2col`; or if elements are of a type that is not added up.
+    """
+    cupy()
+    shape, *operands = map(_frozen, (shape, kernel_size, stride, padding, dilation))
+    extents = _extents(shape)
+    axes = spatial_axes(layout, len(extents))
+    found = _convolution(tuple(extents[axis] for axis in axes), *operands)
+    if out is None:
+        out = empty(columns, extents, stream)
+    elif view_of(out).shape != extents:
+        raise ArrayError(f"out has shape {view_of(out).shape}, and the result has shape {extents}")
+    carry_out(
+        ("col2im", found, axes), lambda source, destination: _fold_launches(source, destination, found, axes), columns,
+        out, stream,
+    )  # fmt: skip
+    return out
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, which can be keys."""
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _convolution(shape: tuple[int, ...], *operands: Any) -> Convolution:
+    try:
+        return _known_convolution(shape, *operands)
+    except TypeError:  # what is no key
+        return convolution(shape, *operands)
+
+
+_known_convolution = lru_cache(maxsize=1024, typed=True)(convolution)
+
+
+def _extents(shape: Any) -> tuple[int, ...]:
+    """A shape that was given, as integers."""
+    if shape.__class__ is tuple and all(extent.__class__ is int and extent >= 0 for extent in shape):
+        return shape
+    try:
+        found = tuple(int(extent) for extent in np.array(shape, dtype=object).reshape(-1) if extent == int(extent))
+        if len(found) != len(shape) or any(not 0 <= extent < 2**62 for extent in found):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ArrayError(f"shape = {shape!r}: expected an extent of 0 or more for each dimension") from None
+    return found
+
+
+def _channels_apart(view: ArrayView) -> bool:
+    """Whether channels, dimension 1, do not lie one after the other."""
+    return view.size > 0 and view.shape[1] > 1 and view.strides[1] != view.itemsize
+
+
+def check_pair(one: ArrayView, other: ArrayView, columns: ArrayView, found: Convolution) -> None:
+    """Refuse arrays that do not fit a convolution, and results whose elements overlap.
+
+    Parameters
+    ----------
+    one, other : ArrayView
+        What is read and what is written.
+    columns : ArrayView
+        Which of the two is the matrix.
+    found : Convolution
+    """
+    if columns.shape != found.columns:
+        raise ArrayError(
+            f"the columns have shape {columns.shape}, and {found.pixels} output pixels of {found.taps} taps and "
+            f"{found.channels} channels need {found.columns}"
+        )
+    if one.dtype != other.dtype or one.itemsize != other.itemsize:
+        raise ArrayError(f"the types differ: {one.dtype} and {other.dtype}; view or convert one of the arrays first")
+    if one.dtype == "object":
+        raise ArrayError("arrays of objects hold references, and their bits cannot be moved; use numpy")
+    if not other.size:
+        return
+    reach = other.itemsize
+    for step, extent in sorted((abs(s), n) for s, n in zip(other.strides, other.shape, strict=True) if n > 1):
+        if step < reach:
+            raise ArrayError(f"elements of the result overlap in memory (strides {other.strides} B)")
+        reach = max(reach, step * (extent - 1) + reach)
+
+
+def _column_launches(
+    source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]
+) -> list[Plan]:
+    check_pair(source, destination, destination, found)
+    plan = plan_im2col(permuted_view(source, axes), destination, found)
+    if plan is None:
+        return []
+    return [column_launch(plan) if isinstance(plan, ColumnTilePlan) else _column_words(plan)]
+
+
+def _fold_launches(source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]) -> list[Plan]:
+    check_pair(source, destination, source, found)
+    plan = plan_col2im(source, permuted_view(destination, axes), found)
+    if isinstance(plan, FoldWordPlan):
+        return [_fold_words(plan)]
+    zeros = fill_launches(destination, bytes(destination.itemsize))
+    return zeros if plan is None else [*zeros, _fold_tiles(plan)]
+
+
+def _stage_bytes(tile_bytes: int) -> int:
+    return -(-tile_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _geometry(argument: Any, found: Convolution) -> None:
+    """Write what all four kernels are told of a convolution."""
+    argument["origin"] = spatial([-before for before, _ in found.padding], 0)
+    argument["stride"] = spatial(found.stride, 1)
+    argument["dilation"] = spatial(found.dilation, 1)
+    argument["kernel"] = spatial(found.kernel, 1)
+
+
+def _tile_launch(name: str, plan: ColumnTilePlan | FoldTilePlan, tiling: Any) -> Plan:
+    module = kernels(f"{name}.cu", str(current_target()), STAGES=STAGES, READING=READING)
+    return module.kernel(f"{name}_{len(plan.convolution.extents)}d").plan(
+        min(plan.tiles, BLOCKS_PER_MULTIPROCESSOR * multiprocessors()),
+        _WARP_THREADS,
+        (plan.source, plan.destination, tiling[()]),
+        shared_bytes=STAGES * int(tiling["stage_bytes"]) + ALIGNMENT,
+    )
+
+
+def column_launch(plan: ColumnTilePlan) -> Plan:
+    """The launch of columns that move through tensor maps."""
+    tiling, found = np.zeros((), _COLUMN_TILING), plan.convolution
+    _geometry(tiling, found)
+    tiling["outputs"] = spatial(found.outputs, 1)
+    tiling["taps"], tiling["tile_taps"] = found.taps, plan.taps
+    tiling["tap_count"], tiling["channel_count"], _ = plan.counts
+    tiling["channel_words"], tiling["pixels"], tiling["tiles"] = plan.channel_words, plan.pixels, plan.tiles
+    tiling["load_bytes"] = plan.source.box_bytes
+    tiling["stage_bytes"] = _stage_bytes(plan.taps * plan.source.box_bytes)
+    return _tile_launch("im2col", plan, tiling)
+
+
+def _fold_tiles(plan: FoldTilePlan) -> Plan:
+    tiling, found = np.zeros((), _FOLD_TILING), plan.convolution
+    _geometry(tiling, found)
+    tiling["windows"], tiling["extents"] = spatial(found.outputs, 1), spatial(found.extents, 1)
+    tiling["box"][: len(plan.box) - 1], tiling["counts"][: len(plan.box) - 1] = plan.box[1:], plan.counts[1:]
+    tiling["taps"], tiling["channels"], tiling["tile_channels"] = found.taps, plan.channels, plan.box[0]
+    tiling["channel_count"], tiling["tiles"] = plan.counts[0], plan.tiles
+    tiling["tile_bytes"] = plan.source.box_bytes
+    tiling["stage_bytes"] = _stage_bytes(plan.source.box_bytes)
+    return _tile_launch("col2im", plan, tiling)
+
+
+def _word_launch(name: str, kernel: str, units: int, source: int, destination: int, words: Any) -> Plan:
+    module = kernels(f"{name}.cu", str(current_target()), STAGES=STAGES, READING=READING)
+    grid = min(-(-units // _WORD_THREADS), _WORD_BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
+    return module.kernel(kernel).plan(grid, _WORD_THREADS, (Address(source), Address(destination), words[()]))
+
+
+def _column_words(plan: ColumnWordPlan) -> Plan:
+    words, found = np.zeros((), _COLUMN_WORDS), plan.convolution
+    _geometry(words, found)
+    words["batch_stride"], *strides, _ = plan.source.strides
+    words["spatial_strides"], words["extents"] = spatial(strides, 0), spatial(found.extents, 1)
+    words["source_channel_stride"], words["channel_stride"] = plan.channel_strides
+    words["row_stride"], words["tap_stride"] = plan.destination.strides[0], plan.tap_stride
+    words["pixels"], words["outputs"], words["taps"] = found.pixels, spatial(found.outputs, 1), found.taps
+    words["words"], words["parts"], words["word_bytes"] = plan.words, plan.parts, plan.word_bytes
+    units = found.pixels * min(_WARP_THREADS, found.taps * plan.words)
+    return _word_launch("im2col", "im2col_words", units, plan.source.address, plan.destination.address, words)
+
+
+def _fold_words(plan: FoldWordPlan) -> Plan:
+    words, found = np.zeros((), _FOLD_WORDS), plan.convolution
+    _geometry(words, found)
+    words["batch_stride"], *strides, words["destination_channel_stride"] = plan.destination.strides
+    words["spatial_strides"], words["extents"] = spatial(strides, 0), spatial(found.extents, 1)
+    words["row_stride"], words["channel_stride"] = plan.source.strides
+    words["tap_stride"] = found.channels * plan.source.strides[1]
+    words["windows"] = spatial(found.outputs, 1)
+    words["channels"], words["parts"] = plan.parts * found.channels, plan.parts
+    words["numbers"] = plan.destination.size * plan.parts
+    return _word_launch(
+        "col2im", f"col2im_{plan.number}", int(words["numbers"]), plan.source.address, plan.destination.address, words
+    )

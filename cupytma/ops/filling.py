@@ -1,0 +1,132 @@
+"""One value in every element of an array."""
+
+from __future__ import annotations
+
+import numbers
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cupytma.errors import ArrayError
+from cupytma.ops.array_copy import MAX_OUTER_RANK, region_argument
+from cupytma.ops.layout import common_region
+from cupytma.ops.paired import carry_out, kernels
+from cupytma.runtime.compiler import current_target
+from cupytma.runtime.device import cupy
+from cupytma.runtime.occupancy import multiprocessors
+from cupytma.runtime.plan import Plan
+from cupytma.tensormap.arrays import ArrayView, view_of
+
+_THREADS = 256
+_WORDS_PER_THREAD = 4
+_BLOCKS_PER_MULTIPROCESSOR = 16
+_PATTERN_BYTES = 16
+_PATTERN = np.dtype([("bytes", "u1", _PATTERN_BYTES)])
+
+
+def fill(dst: Any, value: Any, *, stream: Any = None) -> Any:
+    """Set every element of a GPU array to one value.
+
+    Parameters
+    ----------
+    dst : array
+        A CuPy array, torch tensor, or anything with ``__cuda_array_interface__``, of any strides and any dtype of 1, 2,
+        4, 8 or 16 bytes.
+    value : number
+        What the dtype can hold.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if the array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``dst``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    ArrayError
+        If the dtype cannot hold the value, or the array is in host memory, read-only, or overlaps itself.
+    """
+    cupy()
+    pattern = element_bytes(view_of(dst).dtype, value)
+    carry_out(("fill", pattern), lambda _, view: fill_launches(view, pattern), dst, dst, stream, in_place=True)
+    return dst
+
+
+@lru_cache(maxsize=256)
+def _number_type(name: str) -> Any:
+    """numpy's type of a name, from ml_dtypes where numpy itself has none."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise ArrayError(
+                f"elements of {name} have no numbers that numpy knows: view the array as unsigned integers of as many "
+                "bytes, and give their value"
+            ) from None
+        return np.dtype(found)
+
+
+def element_bytes(name: str, value: Any) -> bytes:
+    """A value as the bytes of an element.
+
+    Parameters
+    ----------
+    name : str
+        Of the element type.
+    value : number
+
+    Raises
+    ------
+    ArrayError
+        If the type cannot hold the value.
+    """
+    dtype = _number_type(name)
+    try:
+        if not isinstance(value, (numbers.Number, np.generic)) and getattr(value, "ndim", None) != 0:
+            raise TypeError("a number is needed")
+        given = value.item() if hasattr(value, "item") else value
+        if dtype.kind in "iu":
+            if int(given) != given:
+                raise ValueError("an integer is needed")
+            if not int(np.iinfo(dtype).min) <= given <= int(np.iinfo(dtype).max):
+                raise ValueError(f"it is outside {np.iinfo(dtype).min} … {np.iinfo(dtype).max}")
+            given = int(given)
+        elif dtype.kind == "b" and given not in (0, 1):
+            raise ValueError("True or False is needed")
+        elif dtype.kind not in "bcfV":
+            raise TypeError(f"elements of kind {dtype.kind!r} cannot be filled")
+        elif dtype.kind != "c" and isinstance(given, complex):
+            raise TypeError("a real number is needed")
+        with np.errstate(over="ignore"):
+            return bytes(np.array([given]).astype(dtype).tobytes())
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArrayError(f"value = {value!r} for an array of {name}: {error}") from None
+
+
+def fill_launches(view: ArrayView, pattern: bytes) -> list[Plan]:
+    """The launch that sets every element of a view; none where it is empty.
+
+    Parameters
+    ----------
+    view : ArrayView
+    pattern : bytes
+        Of one element.
+    """
+    if view.size == 0:
+        return []
+    if _PATTERN_BYTES % len(pattern):
+        raise ArrayError(f"elements of {len(pattern)} B cannot be filled; those of 1, 2, 4, 8 and 16 B can")
+    argument = region_argument(common_region(view, view))
+    repeated = np.zeros((), _PATTERN)
+    repeated["bytes"] = np.frombuffer(pattern * (_PATTERN_BYTES // len(pattern)), np.uint8)
+    blocks = -(-int(argument["words"]) // (_THREADS * _WORDS_PER_THREAD))
+    grid = min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
+    module = kernels("fill.cu", str(current_target()), MAX_OUTER_RANK=MAX_OUTER_RANK)
+    return [module.kernel("fill").plan(grid, _THREADS, (argument, repeated[()]))]

@@ -1,0 +1,120 @@
+"""Operations up to the driver's call, without a GPU: prepared once, launched with the addresses of the moment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import cupytma as tma
+from cupytma.errors import ArrayError
+from cupytma.ops import arrangement, array_copy, convolution_columns, filling, paired, permutation
+from cupytma.runtime import places
+
+sys.path.append(str(Path(__file__).parents[1] / "runtime"))
+import simulated_cuda
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+HALF, OTHER = 0x10000000, 0x40000000
+
+
+class Array(simulated_cuda.Array):
+    """A dense device array of any type and shape, read as CuPy's are."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: str = "<f2") -> None:
+        super().__init__(address, 0, shape)
+        self.dtype, steps = np.dtype(dtype), [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
+        self.strides = tuple(step * self.dtype.itemsize for step in steps)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        return {**super().__cuda_array_interface__, "typestr": self.dtype.str, "strides": self.strides}
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
+    """Operations that find a GPU, and kernels that are launched nowhere."""
+    cuda = simulated_cuda.SimulatedCuda(monkeypatch)
+    device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
+    monkeypatch.setitem(places.readers, Array, places._of_cupy)
+    monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
+    monkeypatch.setattr(paired, "_prepared", paired.Memory())
+    for module in (arrangement, array_copy, convolution_columns, filling, paired, permutation):
+        monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
+        for name, value in (("current_target", "sm_90a"), ("multiprocessors", 132)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda *_, value=value: value)
+        if hasattr(module, "kernels"):
+            monkeypatch.setattr(module, "kernels", loading(cuda, paired.kernels))
+    copies = array_copy._copy_module("sm_90a")
+    for name in copies.signatures:
+        cuda.load(copies.kernel(name))
+    return cuda
+
+
+def loading(cuda: simulated_cuda.SimulatedCuda, kernels):
+    def load(name: str, target: str, **defines: int):
+        module = kernels(name, target, **defines)
+        return SimpleNamespace(kernel=lambda kernel: cuda.load(module.kernel(kernel)))
+
+    return load
+
+
+def pointers(launch: SimpleNamespace) -> list[int]:
+    """The addresses of a launch: of its tensor maps, and those that are arguments themselves."""
+    return [int.from_bytes(data[:8], "little") for data in launch.arguments if len(data) in (8, 128)]
+
+
+@pytest.mark.parametrize(("padding", "kernel"), [(1, "im2col_2d"), (140, "im2col_words")])
+def test_columns_are_prepared_once_and_launched_anywhere(cuda, padding: int, kernel: str) -> None:
+    x = Array(HALF, (2, 20, 20, 64))
+    for distance in (0, 0x100, 0x12340):
+        out = Array(OTHER - distance, convolution_columns.convolution(x.shape, 3, 1, padding, 1).columns)
+        x.data.ptr = HALF + distance
+        assert tma.im2col(x, 3, padding=padding, out=out) is out
+        assert pointers(cuda.launches[-1]) == [HALF + distance, OTHER - distance]
+    assert {launch.kernel for launch in cuda.launches} == {kernel}
+    assert len({id(prepared) for prepared in paired._prepared._known.values()}) == 1
+
+
+def test_sums_begin_with_zeros_in_the_output(cuda) -> None:
+    out, columns = Array(OTHER, (2, 20, 20, 64)), Array(HALF, (800, 576))
+    tma.col2im(columns, [2, 20, 20, 64], 3, padding=1, out=out)
+    zeros, sums = cuda.launches
+    assert zeros.kernel == "fill"
+    region = np.frombuffer(zeros.arguments[0], array_copy._REGION)[0]
+    assert (region["destination"], region["words"] * region["word_bytes"]) == (OTHER, 2 * 20 * 20 * 64 * 2)
+    assert not any(zeros.arguments[1])
+    assert (sums.kernel, pointers(sums)) == ("col2im_2d", [HALF, OTHER])
+
+
+def test_blocks_leave_room_for_a_second_one_on_a_multiprocessor(cuda) -> None:
+    for channels in (8, 64, 256, 1000, 4096):
+        x = Array(HALF, (8, 64, 64, channels))
+        out = Array(1 << 40, (8 * 64 * 64, 9 * channels))
+        tma.im2col(x, 3, padding=1, out=out)
+        tma.col2im(out, x.shape, 3, padding=1, out=x)
+    for launch in cuda.launches:
+        assert 2 * (launch.shape[6] + 2048) <= 228 * 1024
+
+
+def test_what_is_in_parts_is_launched_in_parts(cuda) -> None:
+    x = Array(HALF, (4, 16, 16, 64))
+    tma.pad(x, ((0, 0), (1, 2), (1, 1), (0, 0)), out=Array(OTHER, (4, 19, 18, 64)))
+    assert [launch.kernel for launch in cuda.launches] == ["im2col_2d"]
+    tma.pad(x, ((0, 0), (1, 2), (0, 0), (0, 0)), 1.0, out=Array(OTHER, (4, 19, 16, 64)))
+    assert [launch.kernel for launch in cuda.launches[1:]] == ["tile_copy_2d", "fill", "fill"]
+    tma.roll(x, (3, 1), (1, 2), out=Array(OTHER, x.shape))
+    assert [launch.kernel for launch in cuda.launches[4:]] == ["tile_copy_3d"] * 4
+
+
+def test_results_may_not_share_memory_with_what_they_are_made_of(cuda) -> None:
+    x = Array(HALF, (2, 20, 20, 64))
+    for distance in (0, 16, 2 * 20 * 20 * 64 * 2 - 16):
+        with pytest.raises(ArrayError, match="overlaps"):
+            tma.im2col(x, 1, out=Array(HALF + distance, (800, 64)))
+    tma.im2col(x, 1, out=Array(HALF + 2 * 20 * 20 * 64 * 2, (800, 64)))
+    assert len(cuda.launches) == 1
