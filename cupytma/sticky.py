@@ -173,10 +173,10 @@ def _own_code(error: Any) -> int | None:
     candidates: tuple[Any, ...] = (error, getattr(error, "status", None), getattr(error, "code", None))
     for value in candidates:
         try:
-            number = operator.index(value)
+            answer: int = operator.index(value)
         except Exception:  # an error of any library, whose attributes may be anything
             continue
-        return number if abs(number) < _CODES else None
+        return answer if abs(answer) < _CODES else None
     try:
         text = str(error)[:_LONGEST_TEXT]
     except Exception:  # an error's own text may fail

@@ -156,7 +156,11 @@ def _plain_bytes(value: Any) -> bytes:
         return bytes(value)
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         return value.tobytes()
-    if hasattr(value, "__cuda_array_interface__"):
+    try:
+        is_on_device = hasattr(value, "__cuda_array_interface__")
+    except Exception:  # a caller's class may raise anything
+        is_on_device = True
+    if is_on_device:
         raise TypeError("the value is in device memory: give its contents, for example cupy.asnumpy(value)")
     raise TypeError(
         f"a {type(value).__name__} has no size of its own: give a TensorMap or a list of them, bytes, a numpy array, "

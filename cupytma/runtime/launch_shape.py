@@ -171,7 +171,8 @@ def _cluster_problems(grid: Extents, asked: Extents | None, compiled: Extents | 
 
 def _extents(name: str, extents: tuple[int, ...], limits: Extents, problems: list[str]) -> Extents:
     if not 1 <= len(extents) <= 3 or not all(1 <= n <= limit for n, limit in zip(extents, limits, strict=False)):
-        problems.append(f"{name} = {shown(extents)}: one to three whole numbers are needed, from 1 to {limits}")
+        given = extents[0] if len(extents) == 1 else extents
+        problems.append(f"{name} = {shown(given)}: one to three whole numbers are needed, from 1 to {limits}")
         return 1, 1, 1
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

@@ -22,12 +22,15 @@ from cupytma.runtime import cache, compiler, places, streams
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 
 SOURCE = """
+__constant__ float scale;
 struct alignas(64) Map { char bytes[128]; };
 struct Two { Map map[2]; };
 struct Odd { char bytes[24]; };
 extern "C" __global__ void mixed(
     const __grid_constant__ Map map, const __grid_constant__ Two maps, float* out, int n, double by, Odd odd, bool on)
-{}
+{
+    out[0] = scale;
+}
 """
 PLAIN = 'extern "C" __global__ void plain() {}'
 MAP = tma.Tiled(data_type="FLOAT32", global_address=1 << 40, global_dim=(256, 64), box_dim=(32, 8)).encode()
@@ -108,6 +111,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], object]] = {
     "launches": lambda k, p, v: tma.explain_fault(715, launches=v),
     "module of a constant": lambda k, p, v: runtime.set_constant(v, "x", MAP),
     "constant": lambda k, p, v: runtime.set_constant(k.module, v, MAP),
+    "value of a constant": lambda k, p, v: runtime.set_constant(k.module, "scale", v),
     "slots": lambda k, p, v: tma.DescriptorBuffer(v, target="sm_90a"),
     "acquired": lambda k, p, v: tma.DescriptorBuffer.acquire_code(v),
     "checks": lambda k, p, v: tma.checks(v),
