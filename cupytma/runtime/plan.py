@@ -14,6 +14,7 @@ from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
 from cupytma.runtime.history import remember
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
+from cupytma.runtime.places import TorchDevice
 from cupytma.runtime.streams import current_handle, handle_of
 from cupytma.runtime.writers import pack_pointer
 from cupytma.tensormap.arrays import moved
@@ -168,7 +169,9 @@ class Plan:
             self._memory.data[room] = saved
             raise
         self._kept[position] = argument
-        if place.__class__ is not self._place.__class__:  # arrays of another library, and so perhaps its stream
+        if place.__class__ is TorchDevice:  # its stream is the one to launch on
+            self._place = place
+        elif self._place.__class__ is TorchDevice:  # as long as any array is torch's
             self._place = self.kernel.marshaller.fill(ParameterBlock(self.kernel.signature).data, self._kept)
         self._launched = self._noted, bytes(self._memory.data)
 
