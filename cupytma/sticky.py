@@ -165,15 +165,19 @@ def _chain(error: Any) -> list[Any]:
     return chain
 
 
+_CODES = 1 << 31  # an answer is a C enum
+
+
 def _own_code(error: Any) -> int | None:
     if isinstance(error, bool):
         return None
     candidates: tuple[Any, ...] = (error, getattr(error, "status", None), getattr(error, "code", None))
     for value in candidates:
         try:
-            return operator.index(value)
-        except TypeError:
+            answer: int = operator.index(value)
+        except Exception:  # an error of any library, whose attributes may be anything
             continue
+        return answer if abs(answer) < _CODES else None
     try:
         text = str(error)[:_LONGEST_TEXT]
     except Exception:  # an error's own text may fail

@@ -103,10 +103,16 @@ class Marshaller:
 
     def _sequence(self, arguments: Any) -> list[Any]:
         """The arguments as a list."""
-        if not isinstance(arguments, (Sequence, Iterator)) or isinstance(arguments, (str, bytes)):
+        kind = type(arguments).__name__
+        if isinstance(arguments, Iterator):  # it would be empty when the arguments are read again
             raise LaunchError(
-                f"kernel {self.signature.name} takes a tuple or list of arguments and was given "
-                f"{type(arguments).__name__}: write ({type(arguments).__name__.lower()},) for one alone"
+                f"kernel {self.signature.name} takes a tuple or list of arguments and was given a {kind}, which can be "
+                "read once: write list(arguments)"
+            )
+        if not isinstance(arguments, Sequence) or isinstance(arguments, (str, bytes, bytearray, memoryview)):
+            raise LaunchError(
+                f"kernel {self.signature.name} takes a tuple or list of arguments and was given {kind}: write "
+                f"({kind.lower()},) for one alone"
             )
         return list(arguments)
 

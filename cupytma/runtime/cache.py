@@ -70,7 +70,8 @@ def folder() -> str:
     """The folder of the cache: ``CUPYTMA_CACHE_DIR``, or in the user's cache folder; empty where it is off."""
     named = os.environ.get("CUPYTMA_CACHE_DIR")
     if named is not None:
-        return os.path.abspath(os.path.expanduser(named)) if named.strip() else ""
+        path = os.path.join(headers.working_folder(), os.path.expanduser(named))
+        return os.path.normpath(path) if named.strip() else ""
     return os.path.join(_user_cache(), "compiled")
 
 
@@ -114,7 +115,7 @@ def _warn(message: str) -> None:
 
 def request_key(request: Request, found: headers.Inclusions, folders: tuple[str, ...]) -> str:
     """What decides the outcome but the compiler: two requests with the same key give the same."""
-    placed = [os.getcwd()] if any(map(_PLACED.match, request.options)) else []
+    placed = [headers.working_folder()] if any(map(_PLACED.match, request.options)) else []
     environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("NVRTC_"))
     parts = (
         request.source, str(request.target), request.options, request.defines, request.headers, request.includes,

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from cupytma.errors import ArrayError, LaunchError
+from cupytma.runtime.given import truth
 
 _OFF = ("", "0", "false", "off", "no")
 
@@ -59,7 +60,10 @@ def checks(on: bool = True) -> Switch:
     ...     kernel(grid, block, arguments)
     """
     global enabled
-    before, enabled = enabled, bool(on)
+    try:
+        before, enabled = enabled, truth(on)
+    except TypeError as error:
+        raise LaunchError(f"on: {error}") from None
     return Switch(before)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cupytma.errors import CompileInputError
+from cupytma.runtime.given import shown
 from cupytma.targets import Target
 
 SOURCE_NAME = "kernel.cu"
-_SHOWN = 60
 # Options that ask for what the parameters of `compile` are for.
 _RESERVED = ("-arch", "--gpu-architecture", "-gpu-architecture", "-gencode", "--generate-code")
 _STANDARD = re.compile(r"--?std\b")
@@ -102,7 +102,7 @@ def checked_request(
     CompileInputError
         Naming the parameter, the value and what would be right.
     """
-    text = _text("source", source)
+    text = _text("source", source).removeprefix("\ufeff")  # what some editors begin a file with
     return Request(
         text,
         target,
@@ -112,15 +112,6 @@ def checked_request(
         tuple(_folder(item) for item in _items("includes", includes)),
         tuple(dict.fromkeys(_name("name_expressions", item) for item in _items("name_expressions", names))),
     )
-
-
-def shown(value: object) -> str:
-    """A value as an error shows it, cut where it is long."""
-    try:
-        text = repr(value[: 2 * _SHOWN] if isinstance(value, (str, bytes)) else value)
-    except Exception:  # a caller's class may raise anything
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _text(what: str, value: object) -> str:
@@ -196,7 +187,10 @@ def _folder(value: object) -> str:
     if not os.path.isdir(text):
         what = "is a file, not a folder" if os.path.exists(text) else "does not exist"
         raise CompileInputError(f"includes: {shown(text)} {what}; headers given as text go into headers=")
-    return os.path.abspath(text)
+    try:
+        return os.path.abspath(text)
+    except OSError:
+        raise CompileInputError(f"includes: {shown(text)} is in the current folder, which has been removed") from None
 
 
 def _items(what: str, value: Any) -> list[object]:

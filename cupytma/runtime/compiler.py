@@ -101,8 +101,8 @@ def compile_request(request: Request) -> Module:
     if module is None:
         module = Module(request, _compiled(request, found, folders, key if keep and cache.is_on() else ""))
         if keep:
-            with _lock:
-                _modules[key] = module
+            with _lock:  # another thread may have been faster: all get the same variables
+                module = _modules.setdefault(key, module)
                 while len(_modules) > _MOST_MODULES:
                     _modules.popitem(last=False)
     for warning in module.warnings:

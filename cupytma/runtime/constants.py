@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,14 +13,13 @@ import numpy as np
 from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
 from cupytma.runtime.faults import launch_failure
+from cupytma.runtime.given import shown
 from cupytma.runtime.loading import raw_module
+from cupytma.runtime.module import Module
 from cupytma.runtime.transfer import Staging, check_tensor_map
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
-
-if TYPE_CHECKING:
-    from cupytma.runtime.compiler import Module
 
 # PTX ISA, "Variable Declarations": `.const .align 64 .b8 maps[256];`, `.const .align 4 .f32 scale = 0f3F800000;`.
 _VARIABLE = re.compile(
@@ -93,6 +92,8 @@ def set_constant(module: Module, name: str, value: Any, stream: Any = None) -> N
     NoDeviceError
         If there is no GPU.
     """
+    if not isinstance(module, Module):
+        raise LaunchError(f"{shown(module)} is no module: pass what `cupytma.compile` returns")
     variable = _variable(module, name)
     data = _bytes_of(module, variable, value)
     device = cupy().cuda.runtime.getDevice()
@@ -103,7 +104,7 @@ def set_constant(module: Module, name: str, value: Any, stream: Any = None) -> N
         raise
     except Exception as error:  # CuPy's errors derive from no common public type
         raise launch_failure(error, f"the variable {name} of {module!r} could not be written") from error
-    _kept.setdefault(module, {})[variable.name, device] = value
+    _kept.setdefault(module, {})[variable.name, device] = tuple(value) if isinstance(value, list) else value
 
 
 def _variable(module: Module, name: Any) -> Variable:
@@ -111,7 +112,7 @@ def _variable(module: Module, name: Any) -> Variable:
     variable = known.get(_mangled(name)) if isinstance(name, str) else None
     if variable is None:
         constants = ", ".join(sorted(v.name for v in known.values() if v.is_constant)) or "none"
-        raise LaunchError(f"the module has no __constant__ variable {name!r}; it has: {constants}")
+        raise LaunchError(f"the module has no __constant__ variable {shown(name)}; it has: {constants}")
     if not variable.is_constant:
         raise LaunchError(
             f"{name} is a __device__ variable, whose tensor maps a kernel must acquire: declare it __constant__, or "
@@ -155,7 +156,11 @@ def _plain_bytes(value: Any) -> bytes:
         return bytes(value)
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         return value.tobytes()
-    if hasattr(value, "__cuda_array_interface__"):
+    try:
+        is_on_device = hasattr(value, "__cuda_array_interface__")
+    except Exception:  # a caller's class may raise anything
+        is_on_device = True
+    if is_on_device:
         raise TypeError("the value is in device memory: give its contents, for example cupy.asnumpy(value)")
     raise TypeError(
         f"a {type(value).__name__} has no size of its own: give a TensorMap or a list of them, bytes, a numpy array, "

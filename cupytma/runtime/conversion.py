@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import DescriptorError
+from cupytma.runtime.given import shown
 from cupytma.runtime.places import place_of
 from cupytma.runtime.signature import KernelParameter
 from cupytma.targets import Target
@@ -95,26 +96,26 @@ def _scalar(argument: Any, parameter: KernelParameter) -> bytes:
     if parameter.is_struct:
         if isinstance(argument, np.generic) and argument.dtype.itemsize == parameter.size:
             return argument.tobytes()  # a half, a complex number or another scalar that the kernel takes as a struct
-        raise TypeError(f"{argument!r} is a number; the kernel declares {parameter}")
+        raise TypeError(f"{shown(argument)} is a number; the kernel declares {parameter}")
     if parameter.type.startswith("f"):
         return _real(argument, parameter)
     try:
         number = operator.index(argument) if not isinstance(argument, np.bool_) else int(argument)
     except TypeError:
-        raise TypeError(f"{argument!r} is no integer; the kernel declares {parameter}") from None
+        raise TypeError(f"{shown(argument)} is no integer; the kernel declares {parameter}") from None
     bits = 8 * parameter.size
     if not -(1 << (bits - 1)) <= number < 1 << bits:
-        raise OverflowError(f"{number} does not fit the {bits} bits that the kernel declares")
+        raise OverflowError(f"{shown(number)} does not fit the {bits} bits that the kernel declares")
     return (number & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
 
 
 def _real(argument: Any, parameter: KernelParameter) -> bytes:
     if not isinstance(argument, _REAL):
-        raise TypeError(f"{argument!r} is no real number; the kernel declares {parameter}")
+        raise TypeError(f"{shown(argument)} is no real number; the kernel declares {parameter}")
     with np.errstate(over="ignore"):
         value = np.dtype(f"f{parameter.size}").type(argument)
     if np.isinf(value) and not np.isinf(float(argument)):
-        raise OverflowError(f"{argument!r} is too large for the {parameter} that the kernel declares")
+        raise OverflowError(f"{shown(argument)} is too large for the {parameter} that the kernel declares")
     data: bytes = value.tobytes()
     return data
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from cupytma.errors import CupytmaError, LaunchError
+from cupytma.runtime.given import shown, truth, whole, wholes
 
 if TYPE_CHECKING:
     from cupytma.runtime.history import LaunchRecord
@@ -97,14 +97,20 @@ def declare_coordinates(
     >>> tma.declare_coordinates(kernel, 1, lambda x, y, z, arguments: (64 * x, arguments[3]), store=True)
     """
     place = _place_of(kernel, parameter)
+    if not isinstance(mode, (str, type(None))):
+        raise LaunchError(f"mode = {shown(mode)}: the name of a mode is needed, as cupytma.sim.load takes it")
     try:
-        shift = tuple(map(operator.index, offsets))
+        if not hasattr(offsets, "__iter__"):
+            raise TypeError("offsets are no sequence")
+        shift = wholes(offsets)
         declared = CoordinateDeclaration(
-            place, coordinates, _takes_arguments(coordinates), bool(store), mode, shift, operator.index(shared_offset)
+            place, coordinates, _takes_arguments(coordinates), truth(store), mode, shift, whole(shared_offset)
         )
-    except TypeError:
+        if not all(-(1 << 31) <= number < 1 << 31 for number in (*shift, declared.shared_offset)):
+            raise TypeError("a number of more than 32 bits")
+    except TypeError as error:
         raise LaunchError(
-            f"offsets = {offsets!r} and shared_offset = {shared_offset!r}: whole numbers are needed"
+            f"{error}: offsets = {shown(offsets)} and shared_offset = {shown(shared_offset)} must be whole numbers"
         ) from None
     others = [d for d in declarations(kernel) if (d.place, d.store, d.mode) != (place, declared.store, mode)]
     _declared[kernel] = [*others, declared]
@@ -121,14 +127,16 @@ def declarations(kernel: Any) -> tuple[CoordinateDeclaration, ...]:
 def _place_of(kernel: Any, parameter: Any) -> Place:
     try:
         position, index = parameter if isinstance(parameter, tuple) else (parameter, 0)
-        position, index = operator.index(position), operator.index(index)
+        position, index = whole(position), whole(index)
     except (TypeError, ValueError):
-        raise LaunchError(f"parameter = {parameter!r}: a position, or a position and an index, are needed") from None
+        raise LaunchError(
+            f"parameter = {shown(parameter)}: a position, or a position and an index, are needed"
+        ) from None
     known = getattr(getattr(kernel, "signature", None), "parameters", None)
     if known is None:
         raise LaunchError(f"{type(kernel).__name__} is no kernel: pass what `Module.kernel` returns")
     if not 0 <= position < len(known) or index < 0:
-        raise LaunchError(f"parameter = {parameter!r}: kernel {kernel.name} has parameters 0 to {len(known) - 1}")
+        raise LaunchError(f"parameter = {shown(parameter)}: kernel {kernel.name} has parameters 0 to {len(known) - 1}")
     return position, index
 
 

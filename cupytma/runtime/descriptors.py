@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator
 from threading import RLock
 from typing import Any
@@ -14,6 +13,7 @@ from cupytma.errors import CupytmaError, DescriptorError, SlotError
 from cupytma.ptx.tensormap import fence_proxy_tensormap_acquire
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown, whole
 from cupytma.runtime.transfer import Staging, check_tensor_map, stream_handle
 from cupytma.targets import Target, target
 from cupytma.tensormap.fields import SIZE
@@ -102,6 +102,8 @@ class DescriptorBuffer:
         tensor_map : str
             The expression for the slot's address, such as ``"maps + i"``.
         """
+        if not isinstance(tensor_map, str) or not tensor_map.strip():
+            raise DescriptorError(f"tensor_map = {shown(tensor_map)}: a C++ expression (str) is needed")
         return f"cupytma::{_ACQUIRE}({tensor_map});"
 
     def __len__(self) -> int:
@@ -113,7 +115,8 @@ class DescriptorBuffer:
     def __getitem__(self, index: Any) -> Any:
         """The map that the host last wrote to a slot, None for none; for a slice, a tuple of them."""
         if isinstance(index, slice):
-            return tuple(self._maps[index])
+            start, stop, step = self._bounds(index)
+            return tuple(self._maps[i] for i in range(start, stop, step))
         return self._maps[self._slot(index)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -121,7 +124,7 @@ class DescriptorBuffer:
         if not isinstance(index, slice):
             self.write([value], self._slot(index))
             return
-        start, stop, step = index.indices(len(self))
+        start, stop, step = self._bounds(index)
         values = _listed(value)
         if step != 1:
             raise SlotError(f"a slice of slots must have step 1, and has {step}")
@@ -214,12 +217,18 @@ class DescriptorBuffer:
 
     def _slot(self, index: Any) -> int:
         try:
-            slot = operator.index(index)
+            slot = whole(index)
         except TypeError:
-            raise SlotError(f"slot {index!r}: a whole number is needed") from None
+            raise SlotError(f"slot {shown(index)}: a whole number is needed") from None
         if not -len(self) <= slot < len(self):
-            raise SlotError(f"slot {slot}: the buffer has slots 0 to {len(self) - 1}")
+            raise SlotError(f"slot {shown(slot)}: the buffer has slots 0 to {len(self) - 1}")
         return slot % len(self)
+
+    def _bounds(self, index: slice) -> tuple[int, int, int]:
+        try:
+            return index.indices(len(self))
+        except Exception as error:  # a caller's class may raise anything
+            raise SlotError(f"slots {shown(index)}: {error}") from None
 
     def _check(self, slot: int, value: Any) -> None:
         if not isinstance(value, TensorMap):
@@ -243,11 +252,11 @@ def buffer_at(address: int) -> DescriptorBuffer | None:
 
 def _count(slots: Any) -> int:
     try:
-        count = operator.index(slots)
+        count = whole(slots)
     except TypeError:
-        raise DescriptorError(f"slots = {slots!r}: how many slots, a whole number, is needed") from None
+        raise DescriptorError(f"slots = {shown(slots)}: how many slots, a whole number, is needed") from None
     if not 1 <= count <= _MOST_SLOTS or isinstance(slots, bool):
-        raise DescriptorError(f"slots = {slots!r} is outside 1…{_MOST_SLOTS}")
+        raise DescriptorError(f"slots = {shown(slots)} is outside 1…{_MOST_SLOTS}")
     return count
 
 

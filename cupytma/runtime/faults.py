@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import DriverError, LaunchError
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.runtime.history import LaunchRecord, recent
 from cupytma.sticky import STICKY_ERRORS, StickyError, code_of, earlier_fault
 
@@ -105,6 +106,17 @@ class FaultReport:
                 yield from (f"  {record.name}: {text}" for text in start_multiples(record))
 
 
+def _records(launches: Any) -> tuple[LaunchRecord, ...]:
+    try:
+        known = tuple(launches)
+    except Exception:  # a caller's class may raise anything
+        known = (launches,)
+    for entry in known:
+        if not isinstance(entry, LaunchRecord):
+            raise LaunchError(f"launches: {shown(entry)} is no LaunchRecord; a list of them is needed, newest first")
+    return known
+
+
 def explain_fault(error: Any = None, *, launches: Sequence[LaunchRecord] | None = None) -> FaultReport:
     """Which of the last launches probably caused a fault, and why.
 
@@ -124,8 +136,13 @@ def explain_fault(error: Any = None, *, launches: Sequence[LaunchRecord] | None 
     -------
     FaultReport
         Print it. It has no suspects where nothing that is known is wrong.
+
+    Raises
+    ------
+    LaunchError
+        If ``launches`` holds anything but records of launches.
     """
-    known = tuple(recent() if launches is None else launches)
+    known = recent() if launches is None else _records(launches)
     code = _asked() if error is None else code_of(error)
     if code == _NOT_READY:
         return FaultReport(code, STICKY_ERRORS[_TIMEOUT], (), known, is_running=True)
@@ -199,7 +216,7 @@ def synchronize(stream: Any = None) -> None:
     runtime = cupy().cuda.runtime
     wait = getattr(stream, "synchronize", None)
     if stream is not None and not callable(wait) and (isinstance(stream, bool) or not isinstance(stream, int)):
-        raise LaunchError(f"stream = {stream!r}: a stream with a method synchronize, or a handle, is needed")
+        raise LaunchError(f"stream = {shown(stream)}: a stream with a method synchronize, or a handle, is needed")
     with _explained():
         if stream is None:
             runtime.deviceSynchronize()

@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import LaunchError
+from cupytma.runtime.given import shown
 from cupytma.runtime.submission import Refused, check, driver_api
 
 if TYPE_CHECKING:
@@ -90,4 +91,4 @@ def _executable(graph: Any) -> int:
             return operator.index(found)
     except TypeError:
         pass
-    raise LaunchError(f"{graph!r} is no graph of CuPy or torch, nor the handle of a CUgraphExec")
+    raise LaunchError(f"{shown(graph)} is no graph of CuPy or torch, nor the handle of a CUgraphExec")

@@ -80,11 +80,19 @@ class _Text:
     wgmma: bool
 
 
+def working_folder() -> str:
+    """The current folder; empty where it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def inclusions(request: Request) -> Inclusions:
     """Go through a request's source and all that it includes. Conditions are not looked at: more may be found."""
     found = Inclusions()
     given = dict(request.headers)
-    here = os.getcwd()  # where NVRTC takes the source to lie
+    here = working_folder()  # where NVRTC takes the source to lie
     pending: list[tuple[_Text, str]] = [(_look(text), here) for text in (request.source, *given.values())]
     found.macros = any(text.macros for text, _ in pending)
     pending.append((_Text(tuple((name, True) for name in request.pre_included), False, False, False), here))

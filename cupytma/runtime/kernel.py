@@ -104,7 +104,7 @@ class Kernel(Occupancy):
         try:
             function = self._functions[_get_device()]
             submit, noted = function.submits[key]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):  # some say ValueError of what cannot be a key
             function, submit, noted = self._prepared(key, arguments)
         spare = self._spare
         memory = spare.popleft() if len(spare) > KEPT else ParameterBlock(self.signature)  # as `borrow` says

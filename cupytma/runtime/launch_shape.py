@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 from cupytma.errors import LaunchError
+from cupytma.runtime.given import shown, truth, whole, wholes
 from cupytma.targets import MAX_GRID, Target
 
 Extents = tuple[int, int, int]
@@ -111,24 +110,21 @@ def launch_shape(
     LaunchError
         Naming everything that is not.
     """
-    sequences = (_hashable(value) for value in (grid, block, cluster))
     try:
-        return _launch_shape(*sequences, shared_bytes, bool(cooperative), bool(programmatic), target, bounds)
-    except TypeError:
+        tied = None if cluster is None else wholes(cluster)
+        modes = truth(cooperative), truth(programmatic)
+        return _launch_shape(wholes(grid), wholes(block), tied, whole(shared_bytes), *modes, target, bounds)
+    except TypeError as error:
         raise LaunchError(
-            f"grid = {grid!r}, block = {block!r}, cluster = {cluster!r}, shared_bytes = {shared_bytes!r}: whole "
-            "numbers are needed, or one to three of them"
+            f"grid = {shown(grid)}, block = {shown(block)}, cluster = {shown(cluster)}, shared_bytes = "
+            f"{shown(shared_bytes)}: whole numbers are needed, or one to three of them; {error}"
         ) from None
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-@lru_cache(maxsize=1024, typed=True)
+@lru_cache(maxsize=1024)
 def _launch_shape(
-    grid: Any, block: Any, cluster: Any, shared_bytes: Any, cooperative: bool, programmatic: bool, target: Target,
-    bounds: LaunchBounds,
+    grid: tuple[int, ...], block: tuple[int, ...], cluster: tuple[int, ...] | None, shared_bytes: int,
+    cooperative: bool, programmatic: bool, target: Target, bounds: LaunchBounds,
 ) -> LaunchShape:
     problems: list[str] = []
     blocks = _extents("grid", grid, MAX_GRID, problems)
@@ -140,9 +136,10 @@ def _launch_shape(
             f"block {threads} has {prod(threads)} threads; the kernel was compiled for at most {prod(bounds.threads)}: "
             "launch fewer, or change its __launch_bounds__"
         )
-    shared_bytes = operator.index(shared_bytes)
     if not 0 <= shared_bytes <= target.shared_bytes:
-        problems.append(f"shared_bytes = {shared_bytes} is outside 0…{target.shared_bytes}, the limit of {target}")
+        problems.append(
+            f"shared_bytes = {shown(shared_bytes)} is outside 0…{target.shared_bytes}, the limit of {target}"
+        )
     tied = _extents("cluster", cluster, MAX_GRID, problems) if cluster is not None else None
     problems += _cluster_problems(blocks, tied, bounds.cluster)
     if problems:
@@ -172,13 +169,10 @@ def _cluster_problems(grid: Extents, asked: Extents | None, compiled: Extents | 
     return problems
 
 
-def _extents(name: str, value: Any, limits: Extents, problems: list[str]) -> Extents:
-    try:
-        extents = tuple(map(operator.index, value if hasattr(value, "__iter__") else (value,)))
-    except TypeError:
-        extents = ()
+def _extents(name: str, extents: tuple[int, ...], limits: Extents, problems: list[str]) -> Extents:
     if not 1 <= len(extents) <= 3 or not all(1 <= n <= limit for n, limit in zip(extents, limits, strict=False)):
-        problems.append(f"{name} = {value!r}: one to three whole numbers are needed, from 1 to {limits}")
+        given = extents[0] if len(extents) == 1 else extents
+        problems.append(f"{name} = {shown(given)}: one to three whole numbers are needed, from 1 to {limits}")
         return 1, 1, 1
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

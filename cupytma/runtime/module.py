@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cupytma.errors import CompileError, LaunchError
-from cupytma.runtime.compilation import Compiled, Request, shown
+from cupytma.runtime.compilation import Compiled, Request
+from cupytma.runtime.given import shown
 from cupytma.runtime.resources import KernelResources, read_resources
 from cupytma.runtime.signature import KernelSignature, parse_signatures
 from cupytma.runtime.source_text import cxx_name, template_kernels

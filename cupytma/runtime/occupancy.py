@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown, whole, wholes
 from cupytma.runtime.submission import Refused, check, configuration, driver_api
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class Occupancy:
         if cluster is None:
             tied, resident = 1, self.max_active_blocks(block, shared_bytes) * multiprocessors()
         else:
-            extents = tuple(cluster) if isinstance(cluster, Sequence) else (cluster,)
+            extents = self.shape(cluster, block, shared_bytes, cluster).grid
             if prod(extents[1:]) != 1:
-                raise LaunchError(f"cluster = {cluster!r}: a grid along x alone takes a cluster along x alone")
+                raise LaunchError(f"cluster = {shown(cluster)}: a grid along x alone takes a cluster along x alone")
             tied = extents[0]
             resident = self.max_active_clusters(block, cluster, shared_bytes) * tied
         if resident == 0:
@@ -109,11 +109,11 @@ class Occupancy:
         if tiles is None:
             return resident
         try:
-            needed = operator.index(tiles)
+            needed = whole(tiles)
         except TypeError:
             needed = 0
         if needed < 1:
-            raise LaunchError(f"tiles = {tiles!r}: a positive whole number is needed")
+            raise LaunchError(f"tiles = {shown(tiles)}: a positive whole number is needed")
         return min(resident, -(-needed // tied) * tied)
 
 
@@ -141,12 +141,11 @@ def grid_of(extents: Extents, tile: Extents) -> tuple[int, ...]:
     (8, 2)
     """
     try:
-        sizes, steps = (
-            tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),)
-            for value in (extents, tile)
-        )
+        sizes, steps = wholes(extents), wholes(tile)
     except TypeError:
         sizes, steps = (), (1,)
     if len(sizes) != len(steps) or not all(n >= 1 for n in (*sizes, *steps)):
-        raise LaunchError(f"extents = {extents!r} and tile = {tile!r}: as many positive whole numbers each are needed")
+        raise LaunchError(
+            f"extents = {shown(extents)} and tile = {shown(tile)}: as many positive whole numbers each are needed"
+        )
     return tuple(-(-size // step) for size, step in zip(sizes, steps, strict=True))

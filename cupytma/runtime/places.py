@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import view_of
 
 _HOST = "this array is in host memory, which the kernel must not touch; move it with cupy.asarray"
@@ -38,7 +39,7 @@ def _of_torch(tensor: Any) -> Place:
 
 def _of_pointer(memory: Any) -> Place:
     """CuPy's MemoryPointer and its kin."""
-    return memory.ptr, getattr(memory, "device_id", None)
+    return _checked(memory.ptr), getattr(memory, "device_id", None)
 
 
 def _of_interface(array: Any) -> Place:
@@ -46,9 +47,17 @@ def _of_interface(array: Any) -> Place:
         view = view_of(array)
     except ArrayError as error:
         raise TypeError(str(error)) from None
+    except Exception as error:  # a caller's class may raise anything
+        raise TypeError(f"{shown(array)} does not say where it lies: {type(error).__name__}: {error}") from None
     if view.device is None:
         raise TypeError(_HOST)
-    return view.address, view.device
+    return _checked(view.address), view.device
+
+
+def _checked(address: int) -> int:
+    if not 0 <= address < 1 << 64:
+        raise TypeError(f"{shown(address)} is no address of 64 bits")
+    return address
 
 
 # By the type of array, for the types that can be trusted.
@@ -84,6 +93,8 @@ def _reader(kind: type, array: Any) -> Callable[[Any], Place]:
     if cupy is not None and kind is getattr(cupy, "ndarray", None):
         cupy_array = kind
         return readers.setdefault(kind, _of_cupy)
-    if not hasattr(array, "__cuda_array_interface__") and isinstance(getattr(array, "ptr", None), int):
-        return _of_pointer
-    return _of_interface
+    try:
+        is_pointer = not hasattr(array, "__cuda_array_interface__") and isinstance(getattr(array, "ptr", None), int)
+    except Exception:  # a caller's class may raise anything
+        is_pointer = False
+    return _of_pointer if is_pointer else _of_interface

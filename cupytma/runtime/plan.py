@@ -9,10 +9,12 @@ from cupytma.errors import ArrayError, DescriptorError, LaunchError
 from cupytma.runtime import checks
 from cupytma.runtime.arguments import ParameterBlock
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown, whole
 from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
 from cupytma.runtime.history import remember
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
+from cupytma.runtime.places import TorchDevice
 from cupytma.runtime.streams import current_handle, handle_of
 from cupytma.runtime.writers import pack_pointer
 from cupytma.tensormap.arrays import moved
@@ -50,7 +52,7 @@ class Plan:
         self.shape = shape
         self._memory = ParameterBlock(kernel.signature)
         self._place = kernel.marshaller.fill(self._memory.data, arguments)
-        self._kept = list(arguments)
+        self._kept = [_frozen(argument) for argument in arguments]
         self.function = kernel.function()
         self.device = self.function.device
         self._check_place(self._place)
@@ -149,22 +151,28 @@ class Plan:
             If it does not fit; the argument stays as it was.
         """
         try:
-            before = self._kept[position]
+            position = range(len(self._kept))[whole(position)]
         except (IndexError, TypeError):
             raise LaunchError(
-                f"position = {position!r}: kernel {self.kernel.name} has parameters 0 to {len(self._kept) - 1}"
+                f"position = {shown(position)}: kernel {self.kernel.name} has parameters 0 to {len(self._kept) - 1}"
             ) from None
+        before, argument = self._kept[position], _frozen(argument)
         parameter = self.kernel.signature.parameters[position]
         room = slice(parameter.offset, parameter.offset + parameter.size)
         saved = bytes(self._memory.data[room])
         try:
             if isinstance(before, TensorMap) and not isinstance(argument, TensorMap):
                 argument = self._moved(position, before, argument)
-            self._check_place(self.kernel.marshaller.write(self._memory.data, position, argument))
+            place = self.kernel.marshaller.write(self._memory.data, position, argument)
+            self._check_place(place)
         except LaunchError:
             self._memory.data[room] = saved
             raise
         self._kept[position] = argument
+        if place.__class__ is TorchDevice:  # its stream is the one to launch on
+            self._place = place
+        elif self._place.__class__ is TorchDevice:  # as long as any array is torch's
+            self._place = self.kernel.marshaller.fill(ParameterBlock(self.kernel.signature).data, self._kept)
         self._launched = self._noted, bytes(self._memory.data)
 
     def _moved(self, position: int, tensor_map: TensorMap, argument: Any) -> TensorMap:
@@ -183,6 +191,10 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan of {self.kernel.name}: {self.shape}, device {self.device}>"
 
+
+def _frozen(argument: Any) -> Any:
+    """An argument that its owner cannot change: what a plan points to must be what it keeps alive."""
+    return tuple(argument) if isinstance(argument, list) else argument
 
 
 class Template:

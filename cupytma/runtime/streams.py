@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from cupytma.errors import LaunchError
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown, whole
 from cupytma.runtime.places import TorchDevice
+
+_HANDLES = 1 << 64  # a handle is an address
 
 
 class _Handle:
@@ -43,7 +45,7 @@ def handle_of(stream: Any) -> int:
     LaunchError
         If it is none of these.
     """
-    if stream.__class__ is int:
+    if stream.__class__ is int and 0 <= stream < _HANDLES:
         handle: int = stream
         return handle
     for name in ("ptr", "cuda_stream"):  # CuPy's and torch's
@@ -51,16 +53,16 @@ def handle_of(stream: Any) -> int:
         if isinstance(found, int):
             return found
     if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
+        stream = stream.__cuda_stream__()[1]
     found = getattr(stream, "handle", stream)  # Numba's is a ctypes pointer
     found = getattr(found, "value", found)
     try:
-        if not isinstance(stream, bool):
-            return operator.index(found)
+        if not isinstance(stream, bool) and 0 <= (number := whole(found)) < _HANDLES:
+            return number
     except TypeError:
         pass
     raise LaunchError(
-        f"stream = {stream!r}: a stream of CuPy or torch, anything with __cuda_stream__, or a handle is needed"
+        f"stream = {shown(stream)}: a stream of CuPy or torch, anything with __cuda_stream__, or a handle is needed"
     )
 
 

@@ -56,6 +56,12 @@ def test_instructions_load_nothing_heavy():
     assert _loaded("from cupytma import ptx\nptx.header(target='sm_90a')") == set()
 
 
+def test_the_runtime_loads_what_is_used_of_it():
+    assert _loaded("from cupytma import runtime\nruntime.compile, runtime.Module, dir(runtime)") == set()
+    every = "import cupytma.runtime\nfor name in cupytma.runtime.__all__: getattr(cupytma.runtime, name)"
+    assert _loaded(every) <= {"numpy", "ml_dtypes"}
+
+
 def test_simulating_loads_numpy_alone():
     assert _loaded("from cupytma import sim") <= {"numpy", "ml_dtypes"}
 
