@@ -67,9 +67,9 @@ class Nvrtc:
         try:
             from cuda.pathfinder import load_nvidia_dynamic_lib
 
-            return load_nvidia_dynamic_lib("nvrtc").abs_path or _mapped()
+            return load_nvidia_dynamic_lib("nvrtc").abs_path or _mapped(self.version[0])
         except Exception:  # bindings older than cuda-pathfinder find the library by themselves
-            return _mapped()
+            return _mapped(self.version[0])
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -203,14 +203,15 @@ class _Lines:
         return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
 
 
-def _mapped() -> str:
-    """The file of the library that this process has mapped, on Linux."""
-    with contextlib.suppress(OSError), open("/proc/self/maps", errors="replace") as maps:
+def _mapped(major: int) -> str:
+    """The file of the library of a major version that is loaded into this process; empty where that is not known."""
+    name, found = re.compile(rf"libnvrtc(?:\.alt)?\.so\.{major}\b"), set()
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             path = line.rstrip("\n").partition("/")[2]
-            if re.match(r"libnvrtc(?:\.alt)?\.so", os.path.basename(path)):
-                return f"/{path}"
-    return ""
+            if name.match(os.path.basename(path)):
+                found.add(f"/{path}")
+    return found.pop() if len(found) == 1 else ""
 
 
 def _readable(request: Request, log: str) -> str:
