@@ -14,6 +14,7 @@ from cupytma.ptx.tensormap import fence_proxy_tensormap_acquire
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
+from cupytma.runtime.places import readers
 from cupytma.runtime.transfer import Staging, check_tensor_map, stream_handle
 from cupytma.targets import Target, target
 from cupytma.tensormap.fields import SIZE
@@ -273,3 +274,10 @@ def _listed(maps: Any) -> list[Any]:
         raise
     except Exception as error:  # a caller's iterable may raise anything
         raise DescriptorError(f"maps is a {type(maps).__name__}; an iterable of tensor maps is needed") from error
+
+
+def _place(buffer: DescriptorBuffer) -> tuple[int, int]:
+    return buffer._address, int(buffer.device.id)
+
+
+readers[DescriptorBuffer] = _place  # a buffer is an argument of many launches, and its interface takes its time
