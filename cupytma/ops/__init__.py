@@ -14,6 +14,7 @@ _LAZY = {
     "col2im": "cupytma.ops.convolution_columns",
     "copy": "cupytma.ops.array_copy",
     "copy_program": "cupytma.ops.copy_program",
+    "explain": "cupytma.ops.explanation",
     "fill": "cupytma.ops.filling",
     "flip": "cupytma.ops.arrangement",
     "gather_rows": "cupytma.ops.rows",
@@ -45,9 +46,9 @@ _LAZY = {
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "check_indices", "col2im", "copy", "copy_program", "fill", "flip", "gather_rows", "im2col", "pad", "permute",
-    "plan_copy", "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
+    "check_indices", "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "pad",
+    "permute", "plan_copy", "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc",
+    "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
     "simulate_col2im", "simulate_copy", "simulate_gather_rows", "simulate_im2col", "simulate_reduction",
     "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]

@@ -105,6 +105,11 @@ class TransposePlan:
         return self.shape.square_rows * self.square, self.shape.square_columns * self.square
 
     @property
+    def box_dim(self) -> tuple[int, ...]:
+        """Of the source's tensor map, in words of up to 8 bytes, driver order."""
+        return SPAN // min(self.element_bytes, _WORD), self.tile[0], *(1 for _ in self.batches)
+
+    @property
     def counts(self) -> tuple[int, int]:
         """Tiles along the source's rows and columns."""
         return -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
