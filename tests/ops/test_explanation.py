@@ -45,7 +45,8 @@ def test_the_way_and_the_rule_that_forced_it_are_named(operation, source, argume
 @pytest.mark.parametrize(
     ("operation", "arguments"),
     [
-        (sum, ()), (tma.permute, ()), (tma.permute, ((0, 0),)), (tma.copy, (BASE.T,)), (tma.copy, (BASE, BASE)), (None, ()),
+        (sum, ()), (tma.permute, ()), (tma.permute, ((0, 0),)), (tma.copy, (BASE.T,)), (tma.copy, (BASE, BASE)),
+        (None, ()),
     ],
 )
 def test_what_cannot_be_explained_is_refused(operation, arguments) -> None:
