@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from cupytma.ops.convolution import Convolution
+from cupytma.ops.copy_plan import even
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.fields import CORNER_BITS
@@ -295,9 +296,3 @@ def _tile_of(room: int, row: int, found: Convolution) -> tuple[int, int, int]:
     most = min(_MAX_PIXELS, room // channels // _PIXEL_STEP * _PIXEL_STEP)
     pixels = max(_PIXEL_STEP, min(most, -(-found.pixels // _PIXEL_STEP) * _PIXEL_STEP))
     return channels, pixels, even(found.taps, min(_MAX_TAPS, max(1, room // (channels * pixels))))
-
-
-def even(extent: int, limit: int) -> int:
-    """The smallest part that splits an extent into as few parts as the limit allows."""
-    parts = -(-extent // limit)
-    return -(-extent // parts)

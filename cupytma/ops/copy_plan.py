@@ -194,15 +194,15 @@ def _tiled(region: Region, word: int, data_type: DataType) -> TilePlan:
 def _box(dims: tuple[int, ...], word: int, accumulated: Sequence[bool]) -> tuple[int, ...]:
     """Boxes of about `TILE_BYTES`, as even as the extents allow; first along dimensions that the destination has."""
     line = _LINE // word
-    inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-_even(dims[0], MAX_BOX) // line) * line)
+    inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-even(dims[0], MAX_BOX) // line) * line)
     box, room = [inner] + [1] * len(accumulated), TILE_BYTES // (inner * word)
     for dimension in sorted(range(1, len(dims)), key=lambda dimension: accumulated[dimension - 1]):
-        box[dimension] = _even(dims[dimension], max(1, min(MAX_BOX, room)))
+        box[dimension] = even(dims[dimension], max(1, min(MAX_BOX, room)))
         room //= box[dimension]
     return tuple(box)
 
 
-def _even(extent: int, limit: int) -> int:
+def even(extent: int, limit: int) -> int:
     """The smallest part that splits an extent into as few parts as the limit allows."""
     parts = -(-extent // limit)
     return -(-extent // parts)

@@ -19,12 +19,11 @@ from cupytma.ops.column_plan import (
     MAX_TILES,
     TILE_BYTES,
     UNIT,
-    even,
     is_dense,
     source_strides,
 )
 from cupytma.ops.convolution import Convolution
-from cupytma.ops.copy_plan import MAX_BOX
+from cupytma.ops.copy_plan import MAX_BOX, even
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
