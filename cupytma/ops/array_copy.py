@@ -15,7 +15,7 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
 from cupytma.ops.layout import Region, permuted_view
-from cupytma.ops.prepared import Memory, PreparedCopy, addresses_in
+from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
@@ -182,11 +182,11 @@ def pointers(launch: Plan) -> list[tuple[int, int]]:
     """Offset and value of every address in a launch's arguments."""
     places = []
     for parameter, argument in zip(launch.kernel.signature.parameters, launch.arguments, strict=True):
-        if isinstance(argument, TensorMap):
+        if isinstance(argument, (TensorMap, Address)):
             places.append(parameter.offset)
-        elif getattr(argument, "dtype", None) == _REGION:
-            fields = dict(_REGION.fields or {})
-            places += [parameter.offset + int(fields[name][1]) for name in ("source", "destination")]
+        elif isinstance(argument, np.void):
+            fields = dict(argument.dtype.fields or {})
+            places += [parameter.offset + int(fields[name][1]) for name in ("source", "destination") if name in fields]
     data = launch.data
     return [(place, int.from_bytes(data[place : place + 8], "little")) for place in places]
 

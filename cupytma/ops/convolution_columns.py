@@ -15,8 +15,9 @@ from cupytma.ops.convolution import Convolution, convolution, spatial_axes
 from cupytma.ops.filling import fill_launches
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan, plan_col2im
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.paired import ALIGNMENT, Address, carry_out, kernels, spatial
+from cupytma.ops.paired import ALIGNMENT, carry_out, kernels, spatial
 from cupytma.ops.permutation import permute
+from cupytma.ops.prepared import Address
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.occupancy import multiprocessors

@@ -111,6 +111,10 @@ class Memory:
         self._known[key] = prepared
 
 
+class Address(int):
+    """A launch's argument that is one of the two arrays' addresses, or a distance from it."""
+
+
 def addresses_in(parameters: Sequence[tuple[int, int]], bases: tuple[int, int]) -> tuple[tuple[int, int, int], ...]:
     """Which of two addresses a launch's pointers belong to.
 

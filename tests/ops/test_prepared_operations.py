@@ -41,7 +41,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
     monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
-    monkeypatch.setattr(paired, "_prepared", paired.Memory())
+    for module in (array_copy, paired):
+        monkeypatch.setattr(module, "_prepared", paired.Memory())
     for module in (arrangement, array_copy, convolution_columns, filling, paired, permutation):
         monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
         for name, value in (("current_target", "sm_90a"), ("multiprocessors", 132)):

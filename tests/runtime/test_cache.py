@@ -344,7 +344,7 @@ def test_a_folder_that_cannot_be_written_is_warned_about_once(tmp_path: Path, mo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs is asked")
-@pytest.mark.parametrize("base", [None, "/tmp/elsewhere", "", " "])
+@pytest.mark.parametrize("base", [None, "/elsewhere/cache", "", " "])
 def test_the_folder_is_where_platformdirs_has_it(monkeypatch: pytest.MonkeyPatch, base: str | None) -> None:
     platformdirs = pytest.importorskip("platformdirs")
     monkeypatch.delenv("CUPYTMA_CACHE_DIR")

@@ -166,8 +166,8 @@ def test_places_follow_inlined_calls_out_of_our_header() -> None:
 	asm b;
 	.loc	2 40 1, function_name $y, inlined_at 1 6 3
 	asm c;
-	.file	1 "/tmp/kernel.cu"
-	.file	2 "/tmp/cupytma.cuh"
+	.file	1 "/build/kernel.cu"
+	.file	2 "/build/cupytma.cuh"
 """
     found = places(ptx, lambda name: name.rpartition("/")[2], {"kernel.cu"})
     assert found[2] == ("kernel.cu", 5)
