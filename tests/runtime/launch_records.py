@@ -115,3 +115,16 @@ def record(
     """A launch of one of the kernels."""
     called = kernel(name, target)
     return LaunchRecord(called, grid, (128, 1, 1), cluster, shared_bytes, 0, packed(called, arguments))
+
+
+BASE = 0x7F0000000000
+TILED = tma.Tiled(
+    data_type="FLOAT32", global_address=BASE, global_dim=(256, 128), global_strides=(1024,), box_dim=(32, 32)
+)
+MAP = TILED.encode()
+OUT = BASE + (1 << 30)
+
+
+def load(tensor_map: Any = MAP, x: int = 0, y: int = 0, name: str = "load", **launch: Any) -> LaunchRecord:
+    size = tensor_map.box_bytes if isinstance(tensor_map, tma.TensorMap) else 4096
+    return record(name, tensor_map, OUT, x, y, size, **launch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 
 import numpy as np
@@ -67,6 +68,68 @@ def test_every_argument_arrives_bit_exact_in_every_position(seed: int) -> None:
     expected = b"".join(data for _, _, data in parameters)
     out = cupy.zeros(len(expected), cupy.uint8)
     tma.compile(source).kernel("k")(1, 1, (out, *(value for _, value, _ in parameters)))
+    assert out.get().tobytes() == expected
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_double)]
+
+
+def random_struct_parameters(generator: random.Random) -> tuple[str, object, bytes]:
+    """How a parameter is declared, what is passed, and the bytes that must arrive."""
+    kind = generator.choice(["maps", "ctypes", "half", "complex", "bytes", "numbers"])
+    if kind == "maps":
+        count = generator.randrange(1, 5)
+        maps = [
+            tma.Tiled(data_type="FLOAT32", global_address=16 * generator.randrange(2**40), global_dim=(64,),
+                      box_dim=(16,)).encode()
+            for _ in range(count)
+        ]  # fmt: skip
+        return f"const __grid_constant__ Maps<{count}>", maps, b"".join(map(bytes, maps))
+    if kind == "ctypes":
+        pair = Pair(generator.randrange(2**31), generator.random())
+        return "Pair", pair, bytes(pair)
+    if kind == "half":
+        value = np.float16(generator.random())
+        return "Bytes<2>", value, value.tobytes()
+    if kind == "complex":
+        value = np.complex64(generator.random() + 1j)
+        return "Bytes<8>", value, value.tobytes()
+    if kind == "bytes":
+        data = generator.randbytes(generator.randrange(1, 400))
+        return f"Bytes<{len(data)}>", data, data
+    number = generator.randrange(-(2**63), 2**63)
+    return "long long", number, number.to_bytes(8, "little", signed=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_structs_of_every_kind_arrive_bit_exact(seed: int) -> None:
+    import cupy
+
+    generator = random.Random(seed)
+    parameters = [random_struct_parameters(generator) for _ in range(generator.randrange(1, 8))]
+    declared = "".join(f", {kind} p{i}" for i, (kind, _, _) in enumerate(parameters))
+    copies = "".join(f"    out = echo(out, &p{i}, {len(data)});\n" for i, (_, _, data) in enumerate(parameters))
+    source = f"""
+    #include <cupytma.cuh>
+    template <int size> struct Bytes {{ unsigned char bytes[size]; }};
+    template <int count> struct Maps {{ CUtensorMap maps[count]; }};
+    struct Pair {{ int a; double b; }};
+    __device__ unsigned char* echo(unsigned char* out, const void* value, int size) {{
+        for (int i = 0; i < size; ++i) out[i] = static_cast<const unsigned char*>(value)[i];
+        return out + size;
+    }}
+    extern "C" __global__ void k(unsigned char* out{declared}) {{
+    {copies}
+    }}
+    """
+    expected = b"".join(data for _, _, data in parameters)
+    out = cupy.zeros(len(expected), cupy.uint8)
+    kernel = tma.compile(source).kernel("k")
+    kernel(1, 1, (out, *(value for _, value, _ in parameters)))
+    assert out.get().tobytes() == expected
+    out[:] = 0
+    kernel.plan(1, 1, (out, *(value for _, value, _ in parameters)))()
     assert out.get().tobytes() == expected
 
 
