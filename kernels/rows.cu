@@ -1,7 +1,7 @@
 // Rows of a table, taken or given by index.
 //
 // gather_rows, scatter_rows and scatter_add_rows move rows of whole 16-byte units by bulk copies: one warp of each block
-// keeps STAGES stages of shared memory busy, each with up to 32 rows or a piece of one, loading ahead of the stores.
+// moves up to 32 rows or a piece of one, through STAGES stages of shared memory where it has more of them to move.
 // gather_words, scatter_words and scatter_add_words move any rows by ordinary loads and stores.
 //
 // No row outside the table is read or written: where indices are not clipped, such an index leaves its row out, and
@@ -263,7 +263,7 @@ __device__ __forceinline__ void move_rows(const Rows& rows, const CUtensorMap& t
             index = next;
         }
     }
-    cupytma::bulk_wait_group<0>();
+    cupytma::bulk_wait_group_read<0>();  // the shared memory goes with the block
 }
 
 template <Operation operation, typename Word, typename Index, typename Combine>

@@ -66,7 +66,7 @@ __device__ void move_tiles(
             load(index + stages - 1);
         }
     }
-    cupytma::bulk_wait_group<0>();
+    cupytma::bulk_wait_group_read<0>();  // the shared memory goes with the block
 }
 
 // Run by one warp.

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
+from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, MAX_RANK, UNIT, BulkPlan, CopyPlan, TilePlan
 from cupytma.ops.layout import Region, permuted_view
+from cupytma.ops.ordinary import MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
 from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
@@ -23,16 +25,15 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
-from cupytma.runtime.plan import Plan, Template
+from cupytma.runtime.plan import AddressedLaunch, Plan, Template
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Boxes in flight in one block, and blocks on one multiprocessor: their product times the box is what hides the latency.
-STAGES = 3
-BLOCKS_PER_MULTIPROCESSOR = 2
-_HELPER_THREADS = 128
+# What the ring of a block holds where it has several tiles; a launch has a block for each tile where it may.
+STAGES = 2
 _WARP_THREADS = 32
+_ITEM_THREADS = 256
 _WORD_COPY_THREADS = 256
 _WORDS_PER_THREAD = 4
 _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR = 16
@@ -40,20 +41,11 @@ _TILE_ALIGNMENT = 128
 _SWIZZLE_ALIGNMENT = 1024
 _TURN_THREADS = 256
 _TURN_BLOCKS_PER_MULTIPROCESSOR = 8
-MAX_OUTER_RANK = 31
 
 _TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
 _TRANSPOSE_TILING = np.dtype(
     [("rows", "u4"), ("columns", "u4"), ("batches", "u4", MAX_BATCHES), ("tiles", "u4"), ("band", "u4")]
 )
-_REGION = np.dtype(
-    [
-        ("source", "u8"), ("destination", "u8"), ("words", "u8"), ("run", "u8"),
-        ("extents", "u8", MAX_OUTER_RANK), ("source_strides", "i8", MAX_OUTER_RANK),
-        ("destination_strides", "i8", MAX_OUTER_RANK), ("outer_rank", "i4"), ("word_bytes", "i4"),
-    ]
-)
-
 
 def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     """Copy one GPU array to another, bit for bit, through the Tensor Memory Accelerator.
@@ -84,8 +76,8 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     ArrayError
         If an array is in host memory, or shapes, dtypes or devices differ, or memory overlaps.
     """
-    cupy()
     if destination is None:
+        cupy()
         destination = empty(source, view_of(source).shape, stream)
     move(source, None, destination, stream)
     return destination
@@ -94,7 +86,8 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
 def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None) -> None:
     """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
-    Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before.
+    Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before, and those
+    that come again at the same addresses find launches with everything filled in.
 
     Parameters
     ----------
@@ -104,29 +97,45 @@ def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: 
         Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's.
     """
     kind = source.__class__
-    read = layouts.get(kind)
+    read = _described.get(kind)
     if read is None or kind is not destination.__class__ or stream is not None:
         _move_any(source, axes, destination, stream, prepare)
         return
     try:
-        start, place = place_of(source)
-        target, other = place_of(destination)
-        key = axes, place, other, start % UNIT, target % UNIT, read(source), read(destination)
-        prepared = _prepared.get(key)
+        exact = axes, read(source), read(destination)
+        known = _addressed.get(exact)
     except TypeError:  # host memory, or axes that are none: the long way says so
         _move_any(source, axes, destination, stream, prepare)
         return
+    if known is not None and known[0] == current_device():
+        handle = current_handle(known[0])
+        for launch in known[1]:
+            launch(handle)
+        return
+    _move_described(source, exact, destination, prepare)
+
+
+def _move_described(source: Any, exact: tuple[Any, Any, Any], destination: Any, prepare: Prepare | None) -> None:
+    """Move between two arrays as they are described, on their device."""
+    axes, (start, place, *layout), (target, other, *layout_there) = exact
     if place != current_device():
         with cupy().cuda.Device(place):
-            _move_any(source, axes, destination, stream, prepare)
+            _move_any(source, axes, destination, None, prepare)
         return
+    key = axes, place, other, start % UNIT, target % UNIT, *layout, *layout_there
+    prepared = _prepared.get(key)
     if prepared is None:
         prepared = (prepare or _prepare)(view_of(source), axes, view_of(destination))
         _prepared.keep(key, prepared)
     prepared.launch(start, target, current_handle(place))
+    if (code := hash(exact)) in _seen:
+        _addressed.keep(exact, (place, prepared.at(start, target)))
+    else:
+        _seen.keep(code, True)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None) -> None:
+    cupy()
     if stream is None:
         stream = current_stream(source, destination)
     views = view_of(source), view_of(destination)
@@ -137,6 +146,8 @@ def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Pr
     for array in (source, destination):
         if array.__class__ not in layouts:
             learn(array.__class__)
+        if array.__class__ not in _described:
+            _describe(array.__class__)
 
 
 def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> PreparedCopy:
@@ -153,7 +164,10 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
     return found
 
 
-_prepared = Memory()
+_prepared: Memory[PreparedCopy] = Memory()
+# Launches by the operation, the two arrays' layouts and their addresses, for what was seen with these before.
+_addressed: Memory[tuple[int, tuple[AddressedLaunch, ...]]] = Memory()
+_seen: Memory[bool] = Memory()
 Prepare = Callable[[ArrayView, Any, ArrayView], PreparedCopy]
 # How the arrays that can be trusted say their layout, by their type.
 layouts: dict[type, Callable[[Any], Any]] = {}
@@ -166,6 +180,18 @@ def learn(kind: type) -> None:
         layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
     elif module is not None and kind is getattr(module, "ndarray", None):
         layouts[kind] = lambda array: (array.shape, array.strides, array.dtype)
+
+
+# How the arrays that can be trusted say their address, their device and their layout, by their type.
+_described: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+
+
+def _describe(kind: type) -> None:
+    torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        _described[kind] = lambda tensor: (*place_of(tensor), tensor.shape, tensor.stride(), tensor.dtype)
+    elif module is not None and kind is getattr(module, "ndarray", None):
+        _described[kind] = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
 
 
 def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Template, ...]:
@@ -234,49 +260,61 @@ def check_devices(source: ArrayView, destination: ArrayView) -> None:
 def plan_launches(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
     """The launches of a plan that has something to copy."""
     if plan.tiles is not None:
-        return (_tile_launch(plan.tiles, plan.rest, device),)
+        return (_tile_launch(plan.tiles, plan.rest),)
     launches = []
-    if isinstance(plan.turned, TransposePlan):
+    if plan.bulk is not None:
+        launches.append(_bulk_launch(plan.bulk))
+    elif isinstance(plan.turned, TransposePlan):
         launches.append(_transpose_launch(plan.turned, device))
     elif plan.turned is not None:
         launches.append(_turn_launch(plan.turned, device))
     if plan.rest is not None:
-        launches.append(_word_launch(plan.rest, device))
+        launches.append(_ordinary_launch(plan.rest, device))
     return tuple(launches)
 
 
-def _tile_launch(tiles: TilePlan, rest: Region | None, device: int) -> Plan:
+def _bulk_launch(bulk: BulkPlan) -> Plan:
+    kernel = _copy_module(str(current_target())).kernel("bulk_copy")
+    arguments = Address(bulk.source), Address(bulk.destination), bulk.bytes
+    return kernel.plan(bulk.blocks, _WARP_THREADS * CHUNKS_PER_BLOCK, arguments)
+
+
+def _tile_launch(tiles: TilePlan, rest: Region | None) -> Plan:
     kernel = _copy_module(str(current_target())).kernel(f"tile_copy_{tiles.rank}d")
-    return plan_tiles(kernel, tiles, rest, region_argument(rest), device)
+    return plan_tiles(kernel, tiles, rest, region_argument(rest))
 
 
-def plan_tiles(
-    kernel: Kernel,
-    tiles: TilePlan,
-    rest: Region | None,
-    argument: Any,
-    device: int,
-    stages: int = STAGES,
-    blocks: int = BLOCKS_PER_MULTIPROCESSOR,
-) -> Plan:
-    """A launch of a kernel that moves tiles, and beside them what is left.
+def plan_tiles(kernel: Kernel, tiles: TilePlan, rest: Region | None, argument: Any) -> Plan:
+    """A launch of a kernel that moves tiles, one in each block, and beside them what is left.
 
     Parameters
     ----------
     argument
         What the kernel is told of `rest`.
-    stages : int
-        Tiles in flight in a block.
-    blocks : int
-        Of one multiprocessor.
     """
     tile_bytes = tiles.source.box_bytes
     return kernel.plan(
-        min(tiles.tiles, blocks * multiprocessors(device)),
-        _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
+        tiles.tiles,
+        _WARP_THREADS * (1 + (rest is not None)),
         (tiles.source, tiles.destination, tiling_argument(tiles), argument),
-        shared_bytes=stages * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
+        shared_bytes=-(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
     )
+
+
+def _ordinary_launch(region: Region, device: int) -> Plan:
+    items = items_of(region)
+    if items is None:
+        return _word_launch(region, device)
+    target = str(current_target())
+    name = "granules" if items.in_granules else "words"
+    kernel = _ordinary_module(target, name, items.word).kernel(f"copy_{name}_{len(region.outer) + 1}d")
+    return plan_items(kernel, region, items)
+
+
+def plan_items(kernel: Kernel, region: Region, items: Items, *more: Any) -> Plan:
+    """A launch of a kernel that has a thread for each item of a region; `more` are its further arguments."""
+    grid = -(-items.total // _ITEM_THREADS)
+    return kernel.plan(grid, _ITEM_THREADS, (places_argument(region, items), *more))
 
 
 def _word_launch(region: Region, device: int) -> Plan:
@@ -327,7 +365,13 @@ def compiled(name: str, target: str, **defines: int | str) -> Module:
 
 @cache
 def _copy_module(target: str) -> Module:
-    return compiled("copy.cu", target, STAGES=STAGES)
+    return compiled("copy.cu", target, STAGES=STAGES, CHUNK_BYTES=CHUNK_BYTES, CHUNKS_PER_BLOCK=CHUNKS_PER_BLOCK)
+
+
+@cache
+def _ordinary_module(target: str, name: str, word: int) -> Module:
+    """The kernels in which a thread copies one word of a run, or one granule."""
+    return compiled(f"{name}.cu", target, WORD_BYTES=word)
 
 
 @cache
@@ -353,29 +397,3 @@ def tiling_argument(tiles: TilePlan) -> Any:
     argument["counts"] = tiles.counts + (1,) * (MAX_RANK - tiles.rank)
     argument["tiles"], argument["tile_bytes"] = tiles.tiles, tiles.source.box_bytes
     return argument[()]
-
-
-def region_argument(region: Region | None, word: int | None = None) -> Any:
-    """What kernels are told of a region, in words of some bytes: by default the longest that fit."""
-    argument = np.zeros((), _REGION)
-    if region is not None:
-        if len(region.outer) > MAX_OUTER_RANK:
-            raise ArrayError(
-                f"{len(region.outer) + 1} dimensions are left after merging; {MAX_OUTER_RANK + 1} is the most"
-            )
-        word = word or _word_bytes(region)
-        argument["source"], argument["destination"] = region.source, region.destination
-        argument["words"], argument["run"] = region.bytes // word, region.run // word
-        argument["outer_rank"], argument["word_bytes"] = len(region.outer), word
-        for i, dimension in enumerate(region.outer):
-            argument["extents"][i] = dimension.extent
-            argument["source_strides"][i] = dimension.source_stride
-            argument["destination_strides"][i] = dimension.destination_stride
-    return argument[()]
-
-
-def _word_bytes(region: Region) -> int:
-    """The longest word that every address of a region is a multiple of."""
-    numbers = [region.source, region.destination, region.run]
-    numbers += [s for dim in region.outer for s in (dim.source_stride, dim.destination_stride)]
-    return next(word for word in (16, 8, 4, 2, 1) if all(number % word == 0 for number in numbers))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import STAGES
-from cupytma.ops.copy_plan import TilePlan, plan_copy
+from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, BulkPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
 from cupytma.ops.simulated_copy import span_of
 from cupytma.sim.program import Operation, Program, ProgramArray, Thread
@@ -28,14 +28,15 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
     """What `cupytma.copy` launches for two arrays, as a program that the simulator runs under many schedules.
 
     Tiles are dealt to the blocks in turn; one thread of each block keeps `stages` tiles in flight, loading ahead of the
-    stores; other threads move the bytes that no tensor map may move. Memory is a copy of the arrays' at the start.
+    stores; other threads move the bytes that no tensor map may move. A launch on a GPU has a block for each tile. One
+    run goes in chunks by bulk copies, a block for each. Memory is a copy of the arrays' at the start.
 
     Parameters
     ----------
     source, destination : numpy.ndarray
         Of the same shape and dtype, of any strides; they may not overlap.
     blocks : int
-        Of the grid; no more than there are tiles are used.
+        Of the grid; no more than there are tiles are used, and for one run as many as its chunks need.
     stages : int
         Tiles in flight in a block, at least 2.
 
@@ -64,8 +65,10 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
             "program yet; sim.examples has one of a swizzled transposition"
         )
     grid = min(blocks, plan.tiles.tiles) if plan.tiles is not None else blocks
-    program = Program("copy", blocks=grid)
+    program = Program("copy", blocks=grid if plan.bulk is None else plan.bulk.blocks)
     memory = _declare_memory(program, source, destination)
+    if plan.bulk is not None:
+        _add_bulk(program, plan.bulk, memory)
     if plan.tiles is not None:
         _add_tiles(program, plan.tiles, stages)
     if plan.rest is not None:
@@ -117,7 +120,39 @@ def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
                 # The stage to load again was stored one iteration ago; only the newest store may still be reading.
                 yield t.bulk_wait_group(1, read=True).named("wait for the stage")
                 yield from load(t, index + stages - 1)
-        yield t.bulk_wait_group(0).named("wait for the stores")
+        yield t.bulk_wait_group(0, read=True).named("wait for the stores")
+
+
+def _add_bulk(program: Program, bulk: BulkPlan, memory: tuple[ProgramArray, ProgramArray]) -> None:
+    """The threads of ``bulk_copy``: one of each warp moves a chunk, others of the first the bytes around the units."""
+    chunks = [program.shared_array(f"chunk[{i}]", CHUNK_BYTES) for i in range(CHUNKS_PER_BLOCK)]
+    loaded = program.mbarriers("loaded", CHUNKS_PER_BLOCK)
+    source, destination = (
+        array[place - array.address : place - array.address + bulk.bytes]
+        for array, place in zip(memory, (bulk.source, bulk.destination), strict=True)
+    )
+    end = bulk.head + bulk.whole
+
+    @program.role(threads=CHUNKS_PER_BLOCK)
+    def copier(t: Thread) -> Body:
+        number = t.block * CHUNKS_PER_BLOCK + t.index
+        if number < bulk.chunks:
+            chunk, barrier, (first, last) = chunks[t.index], loaded[t.index], bulk.chunk(number)
+            yield t.mbarrier_init(barrier, 1)
+            yield t.fence_mbarrier_init().named("init fence")
+            yield t.mbarrier_arrive_expect_tx(barrier, last - first).named("announce")
+            yield t.bulk_copy(chunk[: last - first], source[first:last], barrier)
+            yield t.mbarrier_wait_parity(barrier, 0).named("wait for the load")
+            yield t.bulk_copy(destination[first:last], chunk[: last - first])
+            yield t.bulk_commit_group().named("commit")
+            yield t.bulk_wait_group(0, read=True).named("wait for the stores")
+
+    @program.role
+    def helper(t: Thread) -> Body:
+        for first, last in ((0, bulk.head), (end, bulk.bytes)):
+            if t.block == 0 and first < last:
+                values = yield t.read_global(source[first:last])
+                yield t.write_global(destination[first:last], values)
 
 
 def _add_rest(program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray]) -> None:

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import BLOCKS_PER_MULTIPROCESSOR, STAGES, copy
-from cupytma.ops.copy_plan import CopyPlan, plan_copy
+from cupytma.ops.array_copy import copy
+from cupytma.ops.copy_plan import CHUNK_BYTES, CopyPlan, plan_copy
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.permutation import permute, transpose
 from cupytma.ops.transposition import TransposePlan
@@ -121,10 +121,15 @@ def _explained(plan: CopyPlan, view: ArrayView) -> Explanation:
         reason = "a tensor store rounds the end of a row up to 16 bytes, so that row ends move apart"
     if plan.is_empty:
         return Explanation("nothing to move: the array is empty", (), 0, 0, 0, 0, 0, reason, plan)
+    if plan.bulk is not None:
+        return Explanation(
+            f"one run, in bulk copies of {CHUNK_BYTES} B without a tensor map", (), plan.bulk.chunks, 1, 0, 0, whole,
+            reason, plan,
+        )  # fmt: skip
     if plan.tiles is not None:
         return Explanation(
-            "rows as they are, in boxes between tensor loads and stores", plan.tiles.box_dim, plan.tiles.tiles, STAGES,
-            BLOCKS_PER_MULTIPROCESSOR, whole - rest, rest, reason, plan,
+            "rows as they are, in boxes between tensor loads and stores", plan.tiles.box_dim, plan.tiles.tiles, 1, 0,
+            whole - rest, rest, reason, plan,
         )  # fmt: skip
     if isinstance(plan.turned, TransposePlan):
         shape, box = plan.turned.shape, plan.turned.box_dim

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import MAX_OUTER_RANK, region_argument
 from cupytma.ops.layout import common_region
+from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument
 from cupytma.ops.paired import carry_out, kernels
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy

@@ -62,7 +62,7 @@ def carry_out(
     )  # fmt: skip
 
 
-_prepared = Memory()
+_prepared: Memory[PreparedCopy] = Memory()
 
 
 def _prepare(

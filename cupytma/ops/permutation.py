@@ -43,9 +43,9 @@ def permute(x: Any, axes: Sequence[int], *, out: Any = None, stream: Any = None)
     ArrayError
         If ``axes`` are no permutation, an array is in host memory, or ``out`` does not fit.
     """
-    cupy()
     chosen = axes if isinstance(axes, tuple) else _tuple(axes)
     if out is None:
+        cupy()
         out = empty(x, permuted_view(view_of(x), chosen).shape, stream)
     move(x, chosen, out, stream)
     return out

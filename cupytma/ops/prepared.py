@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cupytma.ops.copy_plan import UNIT, CopyPlan, plan_copy
 from cupytma.ops.layout import check_overlap
-from cupytma.runtime.plan import Template
+from cupytma.runtime.plan import AddressedLaunch, Template
 from cupytma.tensormap.arrays import ArrayView
 
 # Where plans are made that hold for every address with the same last bits: far from each other, whatever the arrays.
@@ -56,6 +56,11 @@ class PreparedCopy:
             template(handle, source, destination)
 
 
+    def at(self, source: int, destination: int) -> tuple[AddressedLaunch, ...]:
+        """The launches between two addresses, between which it was launched before."""
+        return tuple(template.at(source, destination) for template in self.launches)
+
+
 def prepare(
     source: ArrayView,
     destination: ArrayView,
@@ -94,20 +99,32 @@ def span_bytes(view: ArrayView) -> tuple[int, int]:
     return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0) + view.itemsize
 
 
-class Memory:
-    """Prepared copies by what they depend on; the oldest go when there are many."""
+Kept = TypeVar("Kept")
+
+
+class Memory(Generic[Kept]):
+    """What was prepared by what it depends on; the oldest go when there are many.
+
+    Attributes
+    ----------
+    get : callable
+        What is kept under a key, or None.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[Any, PreparedCopy] = {}
+        self._known: dict[Any, Kept] = {}
+        self.get = self._known.get
 
-    def get(self, key: Any) -> PreparedCopy | None:
-        """The copy prepared for a key."""
-        return self._known.get(key)
+    def __contains__(self, key: Any) -> bool:
+        return key in self._known
 
-    def keep(self, key: Any, prepared: PreparedCopy) -> None:
-        """Keep a copy under a key."""
+    def keep(self, key: Any, prepared: Kept) -> None:
+        """Keep something under a key."""
         while len(self._known) >= _KEPT:
-            self._known.pop(next(iter(self._known)), None)
+            try:
+                self._known.pop(next(iter(self._known)), None)
+            except (RuntimeError, StopIteration):  # another thread keeps something at the same time
+                continue
         self._known[key] = prepared
 
 

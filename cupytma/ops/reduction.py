@@ -7,19 +7,27 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from cupytma.ops.array_copy import check_devices, compiled, move, plan_tiles, plan_words, region_argument, templates
+from cupytma.errors import ArrayError
+from cupytma.ops.array_copy import (
+    STAGES,
+    check_devices,
+    compiled,
+    move,
+    plan_items,
+    plan_tiles,
+    plan_words,
+    templates,
+)
 from cupytma.ops.copy_plan import UNIT, CopyPlan
+from cupytma.ops.ordinary import GRANULE, region_argument
 from cupytma.ops.prepared import Memory, PreparedCopy, prepare
-from cupytma.ops.reduction_plan import check_reduced, element_type, plan_reduction
+from cupytma.ops.reduction_plan import OWNED, check_reduced, element_type, parts_of, plan_reduction
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.plan import Plan
+from cupytma.runtime.plan import Plan, Template
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 
-# Boxes in flight in one block, and blocks on one multiprocessor.
-REDUCTION_STAGES = 4
-REDUCTION_BLOCKS_PER_MULTIPROCESSOR = 3
 # What a reduction is called in the kernels, where some of the names are the language's own.
 _ARITHMETIC = {
     "add": "add",
@@ -34,10 +42,11 @@ _ARITHMETIC = {
 
 _DOCUMENTATION = """{summary}
 
-    Boxes of ``src`` are reduced into ``dst`` by tensor reductions, in the L2 cache, where the rules of tensor maps
-    allow: at least 16 bytes that lie together in both arrays, addresses and strides that are multiples of 16 bytes. Row
-    ends within a 16-byte unit, and arrays that break those rules, are reduced by ordinary instructions with the same
-    arithmetic. Nothing outside the elements of ``dst`` is read or written.
+    Where each element of ``dst`` has enough to do for a thread of its own, ordinary loads and stores are fastest. Where
+    many parts of ``src`` go into few elements, and with ``atomic=True``, boxes of ``src`` are reduced into ``dst`` by
+    tensor reductions, in the L2 cache, as far as the rules of tensor maps allow: at least 16 bytes that lie together in
+    both arrays, addresses and strides that are multiples of 16 bytes; the rest by atomic instructions. The arithmetic
+    is the same whichever way. Nothing outside the elements of ``dst`` is read or written.
 
     Parameters
     ----------
@@ -49,6 +58,9 @@ _DOCUMENTATION = """{summary}
         dimensions of ``dst`` whose stride is 0. The order is not defined, which matters to sums of floating-point
         numbers, rounded after each addition, and to ``inc`` and ``dec``. It may be ``dst`` itself, and overlap it in no
         other way.
+    atomic : bool
+        Whether other reductions into the same elements of ``dst`` may run at the same time, in other streams. Without
+        it they must come one after the other.
     stream : cupy.cuda.Stream, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
@@ -100,10 +112,13 @@ _TEXTS = {
 
 
 def _reducer(operation: str) -> Callable[..., Any]:
-    def reduce(dst: Any, src: Any, *, stream: Any = None) -> Any:
-        cupy()
-        move(src, operation, dst, stream, _prepare)
+    def reduce(dst: Any, src: Any, *, atomic: bool = False, stream: Any = None) -> Any:
+        if not isinstance(atomic, bool):
+            raise ArrayError(f"atomic = {atomic!r}: give True if others may reduce into dst at the same time, or False")
+        move(src, atomically if atomic else alone, dst, stream, _prepare)
         return dst
+
+    alone, atomically = (operation, False), (operation, True)
 
     summary, arithmetic = _TEXTS[operation]
     reduce.__doc__ = _DOCUMENTATION.format(summary=summary, arithmetic=arithmetic)
@@ -120,42 +135,45 @@ reduce_xor = _reducer("xor")
 reduce_inc = _reducer("inc")
 reduce_dec = _reducer("dec")
 
-_prepared = Memory()
+_prepared: Memory[PreparedCopy] = Memory()
 
 
-def _prepare(source: ArrayView, operation: str, destination: ArrayView) -> PreparedCopy:
+def _prepare(source: ArrayView, way: tuple[str, bool], destination: ArrayView) -> PreparedCopy:
     check_devices(source, destination)
-    key = operation, *(replace(view, address=view.address % UNIT) for view in (source, destination))
+    key = way, *(replace(view, address=view.address % UNIT) for view in (source, destination))
     found = _prepared.get(key)
     if found is None:
-        device = int(source.device or 0)
+        (operation, atomic), device = way, int(source.device or 0)
         data_type = element_type(operation, source.dtype)
+
+        def launch(plan: CopyPlan, bases: tuple[int, int]) -> tuple[Template, ...]:
+            module = reduction_module(str(current_target()), operation, data_type, atomic)
+            return templates([_launch(module, plan, source.itemsize, device)], bases)
 
         with cupy().cuda.Device(device):
             found = prepare(
-                source, destination,
-                lambda plan, bases: templates([_launch(operation, data_type, plan, source.itemsize, device)], bases),
-                partial(plan_reduction, operation), check_reduced,
+                source, destination, launch, partial(plan_reduction, operation, atomic=atomic), check_reduced
             )
         _prepared.keep(key, found)
     return found
 
 
-def _launch(operation: str, data_type: DataType, plan: CopyPlan, itemsize: int, device: int) -> Plan:
-    module = reduction_module(str(current_target()), operation, data_type)
-    argument = region_argument(plan.rest, itemsize)
-    if plan.tiles is None:
-        return plan_words(module.kernel("element_reduce"), argument, device)
-    return plan_tiles(
-        module.kernel(f"tile_reduce_{plan.tiles.rank}d"), plan.tiles, plan.rest, argument, device,
-        REDUCTION_STAGES, REDUCTION_BLOCKS_PER_MULTIPROCESSOR,
-    )
+def _launch(module: Module, plan: CopyPlan, itemsize: int, device: int) -> Plan:
+    if plan.tiles is not None:
+        kernel = module.kernel(f"tile_reduce_{plan.tiles.rank}d")
+        return plan_tiles(kernel, plan.tiles, plan.rest, region_argument(plan.rest, itemsize))
+    assert plan.rest is not None
+    parts = None if plan.reason != OWNED else parts_of(plan.rest, itemsize)
+    if parts is None:
+        return plan_words(module.kernel("element_reduce"), region_argument(plan.rest, itemsize), device)
+    name = f"{'vector' if parts.items.word == GRANULE else 'scalar'}_reduce_{len(parts.region.outer) + 1}d"
+    return plan_items(module.kernel(name), parts.region, parts.items, parts.count, parts.stride)
 
 
 @cache
-def reduction_module(target: str, operation: str, data_type: DataType) -> Module:
-    """The kernels of one reduction of elements of one type."""
+def reduction_module(target: str, operation: str, data_type: DataType, atomic: bool = False) -> Module:
+    """The kernels of one reduction of elements of one type, which others may have at the same time or not."""
     return compiled(
-        "reduce.cu", target, STAGES=REDUCTION_STAGES, ELEMENT=data_type.name, ARITHMETIC=_ARITHMETIC[operation],
-        TENSOR_REDUCE=f"tensor_reduce_{operation}",
+        "reduce.cu", target, STAGES=STAGES, ELEMENT=data_type.name, ARITHMETIC=_ARITHMETIC[operation],
+        TENSOR_REDUCE=f"tensor_reduce_{operation}", ATOMIC=int(atomic),
     )

@@ -6,12 +6,13 @@ Knows nothing of the GPU: the same plan is carried out by the kernels and by the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cupytma.errors import ArrayError, EmissionError
 from cupytma.ops.copy_plan import MAX_TILES, CopyPlan, obstacle_of, tile
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region, share_memory
+from cupytma.ops.ordinary import GRANULE, Items, dealt, word_bytes
 from cupytma.ptx.reductions import check_reduction
 from cupytma.tensormap.arrays import ArrayView, data_type_of
 from cupytma.tensormap.enums import DataType
@@ -37,8 +38,53 @@ def element_type(operation: str, dtype: str) -> DataType:
     return carrier
 
 
+# What a thread for each vector of the destination needs to keep the memory busy, and how many parts of the source it
+# takes in its stride where there are fewer.
+_ENOUGH_ITEMS = 2**14
+_FEW_PARTS = 8
+_MOST_PARTS = 2**32 - 1
+OWNED = (
+    "every element of the destination is one thread's: ordinary loads and stores are faster than the reductions of the "
+    "L2 cache, unless many parts go into few elements or atomic = True asks for these"
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A reduction in which a thread has each vector of the destination.
+
+    Attributes
+    ----------
+    region : Region
+        Without the dimension along which the destination stays in place.
+    items : Items
+        Vectors of 16 bytes, or elements.
+    count, stride : int
+        Of that dimension; the stride in bytes of the source.
+    """
+
+    region: Region
+    items: Items
+    count: int
+    stride: int
+
+
+def parts_of(region: Region, itemsize: int) -> Parts | None:
+    """The reduction with a thread for each vector; None where that keeps too few threads busy, or cannot be said."""
+    turns = [dim for dim in region.outer if dim.destination_stride == 0]
+    if len(turns) > 1:
+        return None
+    count, stride = (turns[0].extent, turns[0].source_stride) if turns else (1, 0)
+    own = replace(region, outer=tuple(dim for dim in region.outer if dim.destination_stride))
+    word = GRANULE if word_bytes(own) == GRANULE and stride % GRANULE == 0 else itemsize
+    items = dealt(own, word, own.run // word)
+    if items is None or count > _MOST_PARTS or (count > _FEW_PARTS and items.total < _ENOUGH_ITEMS):
+        return None
+    return Parts(own, items, count, stride)
+
+
 @lru_cache(maxsize=1024)
-def plan_reduction(operation: str, source: ArrayView, destination: ArrayView) -> CopyPlan:
+def plan_reduction(operation: str, source: ArrayView, destination: ArrayView, atomic: bool = False) -> CopyPlan:
     """Plan a reduction of one view of device memory into another.
 
     Parameters
@@ -49,6 +95,8 @@ def plan_reduction(operation: str, source: ArrayView, destination: ArrayView) ->
     destination : ArrayView
         Of the source's shape, or of its last dimensions. Along dimensions of stride 0, and those that it lacks, all of
         the source goes into the same elements.
+    atomic : bool
+        Whether others may reduce into the same elements at the same time.
 
     Raises
     ------
@@ -63,6 +111,8 @@ def plan_reduction(operation: str, source: ArrayView, destination: ArrayView) ->
         return CopyPlan(None, None, "the arrays are empty")
     check_reduced(source, destination)
     _check_alignment(source, destination)
+    if not atomic and parts_of(region, source.itemsize) is not None:
+        return CopyPlan(None, region, OWNED)
     if obstacle := obstacle_of(region, source.itemsize):
         return CopyPlan(None, region, obstacle)
     tiles, rest = tile(region, source.itemsize, data_type)

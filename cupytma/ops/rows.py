@@ -18,7 +18,6 @@ from cupytma.ops.rows_plan import GATHER, MODES, SCATTER, SCATTER_ADD, RowsPlan,
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
-from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
@@ -26,12 +25,11 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Stages in flight in one block of one warp, and such blocks on one multiprocessor.
-ROW_STAGES = 4
-ROW_BLOCKS_PER_MULTIPROCESSOR = 3
+# What the ring of a block holds where it has several stages' worth of rows; a launch has a block for each.
+ROW_STAGES = 2
 _WARP_THREADS = 32
 _WORD_THREADS = 256
-_WORD_BLOCKS_PER_MULTIPROCESSOR = 8
+_MAX_BLOCKS = 2**31 - 1
 _STAGE_ALIGNMENT = 128
 _KEPT = 1024
 _ROWS = np.dtype(
@@ -51,7 +49,7 @@ def gather_rows(x: Any, index: Any, out: Any = None, *, mode: str = "raise", str
     """Rows of an array by index, as ``x[index]``: row i of the result is row ``index[i]`` of ``x``.
 
     Rows that begin at multiples of 16 bytes and are 256 bytes or a longer multiple of 16 bytes move by bulk copies, up
-    to 32 of them in each stage of a block, several stages in flight; others by ordinary loads and stores. On GPUs with
+    to 32 of them in a block, as many as make 2 KiB; others by ordinary loads and stores. On GPUs with
     ``tile::gather4`` (compute capability 10.0 and above) four rows of at most 2 KiB that are multiples of 32 bytes move
     at a time; that has been compiled and simulated, and not run on hardware.
 
@@ -278,8 +276,7 @@ def _keep(key: Any, prepared: PreparedRows) -> None:
 
 def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayView], device: int) -> Template | None:
     target = current_target()
-    blocks = ROW_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device)
-    plan = plan_rows(operation, *views, quads=takes_quads(operation, target), blocks=blocks)
+    plan = plan_rows(operation, *views, quads=takes_quads(operation, target))
     if plan.is_empty:
         return None
     argument = rows_argument(plan, mode == "clip", tuple(view.address for view in views))
@@ -288,13 +285,13 @@ def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayV
     module = rows_module(str(target), plan.data_type)
     if plan.stages is None:
         name = f"{operation}_words" + (f"_{plan.word_bytes}" if plan.data_type is None else "")
-        threads = -(-int(argument["words"]) // _WORD_THREADS)
-        grid = min(threads, _WORD_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
+        grid = min(-(-int(argument["words"]) // _WORD_THREADS), _MAX_BLOCKS)
         launch = module.kernel(name).plan(grid, _WORD_THREADS, (argument[()],))
     else:
         launch = module.kernel(f"{operation}_rows").plan(
-            min(plan.items, blocks), _WARP_THREADS, (argument[()], plan.tensor_map or TensorMap.from_bytes(bytes(128))),
-            shared_bytes=ROW_STAGES * plan.stages.stage_bytes + _STAGE_ALIGNMENT,
+            min(plan.items, _MAX_BLOCKS), _WARP_THREADS,
+            (argument[()], plan.tensor_map or TensorMap.from_bytes(bytes(128))),
+            shared_bytes=(ROW_STAGES if plan.items > _MAX_BLOCKS else 1) * plan.stages.stage_bytes + _STAGE_ALIGNMENT,
         )
     return launch.template(_places(launch, plan))
 

@@ -101,7 +101,7 @@ class _Schedule:
                 if number + self.stages - 1 < count:
                     yield t.bulk_wait_group(1, read=True).named("wait for the stage")
                     yield from self.load(t, number + self.stages - 1)
-            yield t.bulk_wait_group(0).named("wait for the stores")
+            yield t.bulk_wait_group(0, read=True).named("wait for the stores")
 
     def item(self, t: Thread, number: int) -> tuple[int, int, int, Any]:
         """First row, offset in the row, bytes, and the rows of the table that a stage has."""

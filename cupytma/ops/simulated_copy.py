@@ -38,6 +38,8 @@ def simulate_copy(source: Any, destination: Any) -> Any:
         _transpose_tiles(plan.turned, span_of(source), span_of(destination))
     elif plan.turned is not None:
         _copy_rest(plan.turned.region)
+    if plan.bulk is not None:  # its chunks are no more than pieces of one run
+        _copy_rest(Region(plan.bulk.source, plan.bulk.destination, plan.bulk.bytes, ()))
     if plan.tiles is not None:
         _copy_tiles(plan.tiles, span_of(source), span_of(destination))
     if plan.rest is not None:

@@ -226,9 +226,7 @@ class Template:
         memory = self._kernel.borrow()
         try:
             data = memory.data
-            data[:] = self._data
-            for offset, which, distance in self._places:
-                pack_pointer(data, offset, addresses[which] + distance)
+            self._write(data, addresses)
             if checks.enabled:
                 self._kernel.check(self._noted, data, ())
             if current_device() == self._device:
@@ -241,3 +239,42 @@ class Template:
             raise self._kernel.failed(error, self._shape) from None
         finally:
             self._kernel.give_back(memory)
+
+    def _write(self, data: memoryview, addresses: tuple[int, ...]) -> None:
+        data[:] = self._data
+        for offset, which, distance in self._places:
+            pack_pointer(data, offset, addresses[which] + distance)
+
+    def at(self, *addresses: int) -> AddressedLaunch:
+        """The launch at some addresses, to be made many times."""
+        return AddressedLaunch(self, addresses)
+
+
+class AddressedLaunch:
+    """A template's launch at fixed addresses; made by `Template.at`. For any thread."""
+
+    __slots__ = ("_launched", "_memory", "_pointers", "_submit", "_template")
+
+    def __init__(self, template: Template, addresses: tuple[int, ...]) -> None:
+        self._template = template
+        self._memory = ParameterBlock(template._kernel.signature)
+        template._write(self._memory.data, addresses)
+        self._pointers = self._memory.pointers
+        self._submit = template._submit
+        self._launched = template._noted, bytes(self._memory.data)
+
+    def __call__(self, handle: int) -> None:
+        """Launch on a stream, by its handle; the kernel's device is the current one.
+
+        Raises
+        ------
+        LaunchError
+            If the driver does not take the launch.
+        """
+        try:
+            if checks.enabled:
+                self._template._kernel.check(self._template._noted, self._memory.data, ())
+            self._submit(handle, self._pointers, 0)
+        except Exception as error:
+            raise self._template._kernel.failed(error, self._template._shape) from None
+        remember(self._launched)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupytma.errors import ArrayError
-from cupytma.ops import plan_copy, simulate_copy
+from cupytma.ops import copy_plan, plan_copy, simulate_copy
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 DTYPES = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16", "?", "i1", "i2")
@@ -67,18 +69,32 @@ def test_transposed_flipped_and_broadcast_sources_are_copied_exactly(data: st.Da
 
 @pytest.mark.parametrize("width", range(1, 70))
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f8"])
-def test_rows_that_end_inside_a_16_byte_unit_do_not_spill(width: int, dtype: str) -> None:
+def test_rows_that_end_inside_a_16_byte_unit_do_not_spill(
+    width: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, _ = guarded((32, width), dtype, (0, 80 - width), 0)
     destination, buffer = guarded((32, width), dtype, (0, 96 - width), 16)
+    assert_copies(source, destination, buffer)
+    monkeypatch.setattr(copy_plan, "LEAST_ROW_BYTES", 16)  # through tensor maps, however short
+    plan_copy.cache_clear()
     assert plan_copy(view_of(source), view_of(destination)).tiles is not None or width * source.itemsize < 16
     assert_copies(source, destination, buffer)
+    plan_copy.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("run", "tiles"), [(16, False), (240, False), (250, False), (63, True), (256, True), (257, True)]
+)
+def test_short_rows_are_left_to_ordinary_loads_and_stores(run: int, tiles: bool) -> None:
+    plan = plan_copy(view((64, run), (512, 1), dtype="uint8"), view((64, run), (1024, 1), 1 << 40, "uint8"))
+    assert (plan.tiles is not None) == tiles
+    assert ("are short" in plan.reason) == (not tiles)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5, 7)])
 def test_empty_arrays_need_no_work(shape: tuple[int, ...]) -> None:
     plan = plan_copy(view_of(np.empty(shape)), view_of(np.empty(shape)))
-    assert plan.tiles is None
-    assert plan.rest is None
+    assert plan.is_empty
 
 
 def test_63_floats_all_arrive() -> None:
@@ -137,8 +153,8 @@ def test_what_no_tensor_map_can_say_is_copied_otherwise_and_the_plan_says_why(
 
 @pytest.mark.parametrize("rows", [2**31 - 1, 2**31, 2**31 + 1, 2**31 + 256, 2**32, 2**33])
 def test_start_coordinates_stay_within_31_bits(rows: int) -> None:
-    tall = view((rows, 4), (32, 4)), view((rows, 4), (64, 4), 1 << 45)
-    broadcast = view((rows, 4), (0, 4)), view((rows, 4), (16, 4), 1 << 45)
+    tall = view((rows, 64), (512, 4)), view((rows, 64), (1024, 4), 1 << 45)
+    broadcast = view((rows, 64), (0, 4)), view((rows, 64), (256, 4), 1 << 45)
     width = -(-2 * rows // 4) * 4
     wide = view((2, width), (4 * width + 16, 4)), view((2, width), (4 * width + 32, 4), 1 << 45)
     for pair in (tall, broadcast, wide):
@@ -152,11 +168,35 @@ def test_start_coordinates_stay_within_31_bits(rows: int) -> None:
             assert max(last) < 2**31
 
 
-def test_one_run_of_any_length_moves_in_rows() -> None:
-    for count in (2**33, 2**40):
+def test_one_run_of_any_length_goes_in_bulk() -> None:
+    for count in (2**33, 2**41):
         plan = plan_copy(view((count,), (1,), dtype="uint8"), view((count,), (1,), 1 << 45, dtype="uint8"))
-        assert plan.tiles is not None
-        assert max((n - 1) * box for n, box in zip(plan.tiles.counts, plan.tiles.box_dim, strict=True)) < 2**31
+        assert plan.bulk is not None
+        assert plan.bulk.blocks == count // 2048
+    plan = plan_copy(view((2**43,), (1,), dtype="uint8"), view((2**43,), (1,), 1 << 45, dtype="uint8"))
+    assert plan.rest is not None
+    assert "2^31" in plan.reason
+
+
+@given(source=st.integers(0, 15), shift=st.integers(0, 15), count=st.integers(1, 5000))
+def test_one_run_goes_in_bulk_where_both_ends_are_at_the_same_place_in_a_unit(
+    source: int, shift: int, count: int
+) -> None:
+    addresses = (1 << 32) + source, (1 << 40) + source + shift
+    plan = plan_copy(*(view((count,), (1,), address, "uint8") for address in addresses))
+    if plan.bulk is None:
+        assert shift != 0 or count < 16 + -source % 16
+        assert plan.tiles is not None or plan.rest is not None
+    else:
+        assert shift == 0
+        assert plan.bulk.head == min(count, -source % 16)
+        assert 0 <= count - plan.bulk.head - plan.bulk.whole < 16
+        assert plan.bulk.whole % 16 == 0
+        chunks = [plan.bulk.chunk(number) for number in range(plan.bulk.chunks)]
+        assert chunks[0][0] == plan.bulk.head
+        assert chunks[-1][1] == plan.bulk.head + plan.bulk.whole
+        assert all(before[1] == after[0] for before, after in pairwise(chunks))
+        assert all(0 < last - first <= 512 and (addresses[1] + last) % 512 == 0 for first, last in chunks[:-1])
 
 
 @pytest.mark.parametrize(
@@ -205,12 +245,12 @@ def test_read_only_destinations_and_object_arrays_are_refused() -> None:
     assert simulate_copy(constant, np.ones(64, "u1")).sum() == 0
 
 
-def test_2_gib_in_one_piece_becomes_rows_of_2_kib() -> None:
+def test_2_gib_in_one_piece_become_chunks() -> None:
     plan = plan_copy(view((2**29 + 5,), (4,)), view((2**29 + 5,), (4,), 1 << 40))
-    assert plan.tiles is not None
-    assert plan.tiles.global_dim == (256, 2**20)
-    assert plan.rest is not None
-    assert plan.rest.bytes == 20
+    assert plan.bulk is not None
+    assert plan.bulk.chunks == 2**22 + 1
+    assert plan.bulk.blocks == 2**20 + 1
+    assert plan.bulk.bytes - plan.bulk.whole == 4
 
 
 @pytest.mark.parametrize(
