@@ -61,39 +61,35 @@ extern "C" __global__ void word_copy(const __grid_constant__ Region region)
     copy_region(region, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
 }
 
-// A chunk of CHUNK_BYTES of the destination for each warp. Both arrays begin at the same distance from a multiple of 16
-// bytes: what lies before the first of them goes byte by byte, as does what is left after the last.
+// A chunk of CHUNK_BYTES for the first thread of each warp; what is left after the last whole unit goes byte by byte.
 extern "C" __global__ void bulk_copy(const unsigned char* source, unsigned char* destination, unsigned long long bytes)
 {
     __shared__ alignas(tile_alignment) unsigned char chunks[CHUNKS_PER_BLOCK][CHUNK_BYTES];
     __shared__ unsigned long long loaded[CHUNKS_PER_BLOCK];
     constexpr unsigned unit = 16;
     const unsigned lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads;
-    const unsigned long long place = reinterpret_cast<unsigned long long>(destination);
-    const unsigned long long misaligned = (unit - place % unit) % unit, head = misaligned < bytes ? misaligned : bytes;
-    const unsigned long long end = head + (bytes - head) / unit * unit;
-    // Chunks are cut at multiples of their length, so that each has lines of memory of its own.
     const unsigned long long index = static_cast<unsigned long long>(blockIdx.x) * CHUNKS_PER_BLOCK + warp;
-    const unsigned long long before = (place + head) % CHUNK_BYTES;
-    const unsigned long long next = head + (index + 1) * CHUNK_BYTES - before;
-    const unsigned long long start = index == 0 ? head : next - CHUNK_BYTES, stop = next < end ? next : end;
-    if (lane == 0 && start < stop) {
-        const unsigned size = static_cast<unsigned>(stop - start);
-        cupytma::mbarrier_init(&loaded[warp], 1);
-        cupytma::fence_mbarrier_init();  // before the unit signals it
-        cupytma::mbarrier_arrive_expect_tx_sink(&loaded[warp], size);
-        cupytma::bulk_copy_to_shared_cluster_from_global(chunks[warp], source + start, size, &loaded[warp]);
-        cupytma::mbarrier_wait_parity(&loaded[warp], 0);
-        cupytma::bulk_copy_to_global_from_shared_cta(destination + start, chunks[warp], size);
-        cupytma::bulk_commit_group();
-        cupytma::bulk_wait_group_read<0>();  // the shared memory goes with the block
+    const unsigned long long start = index * CHUNK_BYTES;
+    if (lane != 0) {
+        const unsigned long long left = bytes / unit * unit + lane - 1;
+        if (index == 0 && left < bytes) {
+            destination[left] = source[left];
+        }
+        return;
     }
-    if (index == 0 && lane < head) {
-        destination[lane] = source[lane];
+    if (start + unit > bytes) {
+        return;
     }
-    if (index == 0 && lane < unit && end + lane < bytes) {
-        destination[end + lane] = source[end + lane];
-    }
+    const unsigned size =
+        bytes - start < CHUNK_BYTES ? static_cast<unsigned>(bytes - start) / unit * unit : CHUNK_BYTES;
+    cupytma::mbarrier_init(&loaded[warp], 1);
+    cupytma::fence_mbarrier_init();  // before the unit signals it
+    cupytma::mbarrier_arrive_expect_tx_sink(&loaded[warp], size);
+    cupytma::bulk_copy_to_shared_cluster_from_global(chunks[warp], source + start, size, &loaded[warp]);
+    cupytma::mbarrier_wait_parity(&loaded[warp], 0);
+    cupytma::bulk_copy_to_global_from_shared_cta(destination + start, chunks[warp], size);
+    cupytma::bulk_commit_group();
+    cupytma::bulk_wait_group_read<0>();  // the shared memory goes with the block
 }
 
 template <int Rank>

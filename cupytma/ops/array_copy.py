@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, MAX_RANK, UNIT, BulkPlan, CopyPlan, TilePlan
+from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, LINE, MAX_RANK, BulkPlan, CopyPlan, TilePlan
 from cupytma.ops.layout import Region, permuted_view
-from cupytma.ops.ordinary import MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
+from cupytma.ops.ordinary import GROUPS, MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
 from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
@@ -122,7 +122,7 @@ def _move_described(source: Any, exact: tuple[Any, Any, Any], destination: Any, 
         with cupy().cuda.Device(place):
             _move_any(source, axes, destination, None, prepare)
         return
-    key = axes, place, other, start % UNIT, target % UNIT, *layout, *layout_there
+    key = axes, place, other, start % LINE, target % LINE, *layout, *layout_there
     prepared = _prepared.get(key)
     if prepared is None:
         prepared = (prepare or _prepare)(view_of(source), axes, view_of(destination))
@@ -154,7 +154,7 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
     check_devices(source, destination)
     if axes is not None:
         source = permuted_view(source, axes)
-    key = replace(source, address=source.address % UNIT), replace(destination, address=destination.address % UNIT)
+    key = replace(source, address=source.address % LINE), replace(destination, address=destination.address % LINE)
     found = _prepared.get(key)
     if found is None:
         device = int(source.device or 0)
@@ -370,8 +370,8 @@ def _copy_module(target: str) -> Module:
 
 @cache
 def _ordinary_module(target: str, name: str, word: int) -> Module:
-    """The kernels in which a thread copies one word of a run, or one granule."""
-    return compiled(f"{name}.cu", target, WORD_BYTES=word)
+    """The kernels in which a thread copies a few words of a run, or one granule."""
+    return compiled(f"{name}.cu", target, WORD_BYTES=word, GROUP=GROUPS[word])
 
 
 @cache

@@ -31,8 +31,8 @@ CHUNK_BYTES = 512
 CHUNKS_PER_BLOCK = 4
 # Shorter rows of whole 16-byte units are faster by ordinary loads and stores (measured on an H200).
 LEAST_ROW_BYTES = 256
-# Row lengths are rounded to this, so that boxes start on whole lines of memory.
-_LINE = 128
+# A line of memory. Boxes start on whole ones; plans hold for all addresses with the same remainder.
+LINE = 128
 MAX_TILES = 2**31 - 1
 _MAX_EXTENT = 2**31
 
@@ -82,9 +82,9 @@ class BulkPlan:
     Attributes
     ----------
     source, destination : int
-        Addresses, at the same distance from a multiple of 16 bytes.
+        Addresses, multiples of 128 bytes.
     bytes : int
-        In all; those before the first whole 16-byte unit of the destination and after the last move one by one.
+        In all; those after the last whole 16-byte unit move one by one.
     """
 
     source: int
@@ -92,30 +92,19 @@ class BulkPlan:
     bytes: int
 
     @property
-    def head(self) -> int:
-        """Bytes before the first unit."""
-        return min(-self.destination % UNIT, self.bytes)
-
-    @property
     def whole(self) -> int:
         """Bytes in whole units, which bulk copies move."""
-        return (self.bytes - self.head) // UNIT * UNIT
+        return self.bytes // UNIT * UNIT
 
     @property
     def chunks(self) -> int:
-        """Bulk copies, a warp for each; they are cut where the destination has multiples of `CHUNK_BYTES`."""
-        start = self.destination + self.head
-        return -(-(start % CHUNK_BYTES + self.whole) // CHUNK_BYTES)
+        """Bulk copies of `CHUNK_BYTES` and one of the rest, a warp for each."""
+        return -(-self.whole // CHUNK_BYTES)
 
     @property
     def blocks(self) -> int:
         """Of a launch."""
         return -(-self.chunks // CHUNKS_PER_BLOCK)
-
-    def chunk(self, number: int) -> tuple[int, int]:
-        """Where a chunk begins and ends, in bytes from the start of the run."""
-        cut = self.head - (self.destination + self.head) % CHUNK_BYTES + number * CHUNK_BYTES
-        return max(cut, self.head), min(cut + CHUNK_BYTES, self.head + self.whole)
 
 
 @dataclass(frozen=True)
@@ -181,7 +170,8 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
 def _goes_in_bulk(run: Region) -> bool:
     """Whether bulk copies may move most of a run."""
     bulk = BulkPlan(run.source, run.destination, run.run)
-    return (run.source - run.destination) % UNIT == 0 and bulk.whole > 0 and bulk.blocks <= MAX_TILES
+    is_aligned = run.source % LINE == run.destination % LINE == 0
+    return is_aligned and bulk.whole > 0 and bulk.blocks <= MAX_TILES
 
 
 def tile(
@@ -255,7 +245,7 @@ def _tiled(region: Region, word: int, data_type: DataType) -> TilePlan:
 
 def _box(dims: tuple[int, ...], word: int, accumulated: Sequence[bool]) -> tuple[int, ...]:
     """Boxes of about `TILE_BYTES`, as even as the extents allow; first along dimensions that the destination has."""
-    line = _LINE // word
+    line = LINE // word
     inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-even(dims[0], MAX_BOX) // line) * line)
     box, room = [inner] + [1] * len(accumulated), TILE_BYTES // (inner * word)
     for dimension in sorted(range(1, len(dims)), key=lambda dimension: accumulated[dimension - 1]):

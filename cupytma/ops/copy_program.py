@@ -124,20 +124,20 @@ def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
 
 
 def _add_bulk(program: Program, bulk: BulkPlan, memory: tuple[ProgramArray, ProgramArray]) -> None:
-    """The threads of ``bulk_copy``: one of each warp moves a chunk, others of the first the bytes around the units."""
+    """The threads of ``bulk_copy``: one of each warp moves a chunk, others of the first the bytes after the units."""
     chunks = [program.shared_array(f"chunk[{i}]", CHUNK_BYTES) for i in range(CHUNKS_PER_BLOCK)]
     loaded = program.mbarriers("loaded", CHUNKS_PER_BLOCK)
     source, destination = (
         array[place - array.address : place - array.address + bulk.bytes]
         for array, place in zip(memory, (bulk.source, bulk.destination), strict=True)
     )
-    end = bulk.head + bulk.whole
 
     @program.role(threads=CHUNKS_PER_BLOCK)
     def copier(t: Thread) -> Body:
         number = t.block * CHUNKS_PER_BLOCK + t.index
         if number < bulk.chunks:
-            chunk, barrier, (first, last) = chunks[t.index], loaded[t.index], bulk.chunk(number)
+            chunk, barrier, first = chunks[t.index], loaded[t.index], number * CHUNK_BYTES
+            last = min(first + CHUNK_BYTES, bulk.whole)
             yield t.mbarrier_init(barrier, 1)
             yield t.fence_mbarrier_init().named("init fence")
             yield t.mbarrier_arrive_expect_tx(barrier, last - first).named("announce")
@@ -149,10 +149,9 @@ def _add_bulk(program: Program, bulk: BulkPlan, memory: tuple[ProgramArray, Prog
 
     @program.role
     def helper(t: Thread) -> Body:
-        for first, last in ((0, bulk.head), (end, bulk.bytes)):
-            if t.block == 0 and first < last:
-                values = yield t.read_global(source[first:last])
-                yield t.write_global(destination[first:last], values)
+        if t.block == 0 and bulk.whole < bulk.bytes:
+            values = yield t.read_global(source[bulk.whole : bulk.bytes])
+            yield t.write_global(destination[bulk.whole : bulk.bytes], values)
 
 
 def _add_rest(program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, compiled, move, templates
-from cupytma.ops.copy_plan import UNIT
+from cupytma.ops.copy_plan import LINE
 from cupytma.ops.layout import share_memory
 from cupytma.ops.prepared import BASES, Memory, PreparedCopy, span_bytes
 from cupytma.runtime.device import cupy
@@ -71,7 +71,7 @@ def _prepare(
     check_devices(source, destination)
     if destination.read_only and destination.size:
         raise ArrayError("the result's array is read-only; give one that may be written")
-    places = source.address % UNIT, destination.address % UNIT
+    places = source.address % LINE, destination.address % LINE
     key = operation, replace(source, address=places[0]), replace(destination, address=places[1])
     found = _prepared.get(key)
     if found is None:

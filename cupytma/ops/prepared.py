@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from cupytma.ops.copy_plan import UNIT, CopyPlan, plan_copy
+from cupytma.ops.copy_plan import LINE, CopyPlan, plan_copy
 from cupytma.ops.layout import check_overlap
 from cupytma.runtime.plan import AddressedLaunch, Template
 from cupytma.tensormap.arrays import ArrayView
@@ -85,7 +85,7 @@ def prepare(
     ArrayError
         If the shapes or types differ, or the destination's elements overlap one another.
     """
-    bases = BASES[0] + source.address % UNIT, BASES[1] + destination.address % UNIT
+    bases = BASES[0] + source.address % LINE, BASES[1] + destination.address % LINE
     plan = plan_for(replace(source, address=bases[0]), replace(destination, address=bases[1]))
     made = () if plan.is_empty else launches(plan, bases)
     return PreparedCopy(made, (span_bytes(source), span_bytes(destination)), (source, destination), check)

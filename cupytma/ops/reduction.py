@@ -18,7 +18,7 @@ from cupytma.ops.array_copy import (
     plan_words,
     templates,
 )
-from cupytma.ops.copy_plan import UNIT, CopyPlan
+from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.ordinary import GRANULE, region_argument
 from cupytma.ops.prepared import Memory, PreparedCopy, prepare
 from cupytma.ops.reduction_plan import OWNED, check_reduced, element_type, parts_of, plan_reduction
@@ -140,7 +140,7 @@ _prepared: Memory[PreparedCopy] = Memory()
 
 def _prepare(source: ArrayView, way: tuple[str, bool], destination: ArrayView) -> PreparedCopy:
     check_devices(source, destination)
-    key = way, *(replace(view, address=view.address % UNIT) for view in (source, destination))
+    key = way, *(replace(view, address=view.address % LINE) for view in (source, destination))
     found = _prepared.get(key)
     if found is None:
         (operation, atomic), device = way, int(source.device or 0)

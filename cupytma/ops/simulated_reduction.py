@@ -16,7 +16,7 @@ from cupytma.sim.reductions import Reduction, combine, reduction
 from cupytma.tensormap.arrays import view_of
 
 
-def simulate_reduction(operation: str, destination: Any, source: Any) -> Any:
+def simulate_reduction(operation: str, destination: Any, source: Any, *, atomic: bool = False) -> Any:
     """Reduce one numpy array into another as `cupytma.reduce_add` and its kin do it on a GPU, tile by tile.
 
     Parameters
@@ -24,6 +24,8 @@ def simulate_reduction(operation: str, destination: Any, source: Any) -> Any:
     operation : str
         ``"add"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``, ``"xor"``, ``"inc"`` or ``"dec"``.
     destination, source : numpy.ndarray
+        As for `cupytma.reduce_add`.
+    atomic : bool
         As for `cupytma.reduce_add`.
 
     Returns
@@ -37,7 +39,7 @@ def simulate_reduction(operation: str, destination: Any, source: Any) -> Any:
         As `cupytma.reduce_add`.
     """
     view = view_of(source)
-    plan = plan_reduction(operation, view, view_of(destination))
+    plan = plan_reduction(operation, view, view_of(destination), atomic)
     if plan.tiles is not None:
         _reduce_tiles(operation, plan.tiles, span_of(source), span_of(destination))
     if plan.rest is not None:

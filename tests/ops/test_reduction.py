@@ -59,8 +59,11 @@ def assert_reduces(operation: str, destination: np.ndarray, source: np.ndarray, 
     slices = source.reshape(-1, *destination.shape) if source.size else []
     for part in slices:
         place[...] = TRUTH[operation][0](place, part)
-    simulate_reduction(operation, destination, source)
-    np.testing.assert_array_equal(buffer, expected)
+    before = buffer.copy()
+    for atomic in (False, True):
+        buffer[...] = before
+        simulate_reduction(operation, destination, source, atomic=atomic)
+        np.testing.assert_array_equal(buffer, expected)
 
 
 @pytest.mark.parametrize(("operation", "dtype"), CASES)
@@ -106,7 +109,7 @@ def test_transposed_and_flipped_arrays_and_broadcast_sources(data: st.DataObject
 def test_rows_that_end_inside_a_16_byte_unit_do_not_spill(width: int, dtype: str) -> None:
     source, _ = placed((4, 9, width), dtype, 80 - width, seed=1)
     destination, buffer = placed((9, width), dtype, 96 - width, 16, seed=2)
-    plan = plan_reduction("add", view_of(source), view_of(destination))
+    plan = plan_reduction("add", view_of(source), view_of(destination), atomic=True)
     assert (plan.tiles is not None) == (width * source.itemsize >= 16)
     assert_reduces("add", destination, source, buffer)
 
@@ -114,10 +117,10 @@ def test_rows_that_end_inside_a_16_byte_unit_do_not_spill(width: int, dtype: str
 def test_many_tiles_accumulate_in_one_place() -> None:
     source, _ = placed((6, 96, 160), "f4", seed=1)
     destination, buffer = placed((96, 160), "f4", seed=2)
-    plan = plan_reduction("add", view_of(source), view_of(destination))
+    plan = plan_reduction("add", view_of(source), view_of(destination), atomic=True)
     assert plan.tiles is not None
     assert plan.rest is None
-    assert plan.tiles.box_dim == (256, 1, 8)
+    assert plan.tiles.box_dim == (256, 1, 4)
     assert plan.tiles.counts[:2] == (1, 6), "the tiles of one place follow one another"
     assert_reduces("add", destination, source, buffer)
     bias, buffer = placed((64,), "f4", seed=3)
@@ -126,6 +129,23 @@ def test_many_tiles_accumulate_in_one_place() -> None:
     assert plan.tiles is not None
     assert plan.tiles.source.box_bytes >= 4096
     assert_reduces("add", bias, rows, buffer)
+
+
+@pytest.mark.parametrize(
+    ("shape", "parts", "atomic", "owned"),
+    [
+        ((1 << 20,), 1, False, True), ((1 << 20,), 1, True, False), ((1 << 20,), 1000, False, True),
+        ((64,), 1, False, True), ((64,), 8, False, True), ((64,), 1000, False, False),
+    ],
+)  # fmt: skip
+def test_elements_have_threads_of_their_own_where_these_are_enough(
+    shape: tuple[int, ...], parts: int, atomic: bool, owned: bool
+) -> None:
+    size = 4 * shape[0]
+    source = ArrayView(1 << 32, (parts, *shape), (size, 4), "float32", 4, 0)
+    plan = plan_reduction("add", source, ArrayView(1 << 45, shape, (4,), "float32", 4, 0), atomic)
+    assert (plan.tiles is None) == owned
+    assert ("one thread's" in plan.reason) == owned
 
 
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1), (0, 2), (2,), (1, 2), (0, 1, 2)])
@@ -242,6 +262,8 @@ def test_kernels_compile_for_blackwell(operation: str) -> None:
 
 
 def assert_compiled(module, operation: str) -> None:
-    assert set(module.signatures) == {"element_reduce", *(f"tile_reduce_{rank}d" for rank in range(1, 6))}
+    kinds = ("tile", "vector", "scalar")
+    names = {f"{kind}_reduce_{rank}d" for kind in kinds for rank in range(1, 6)}
+    assert set(module.signatures) == {"element_reduce", *names}
     for rank in range(1, 6):
         assert f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{operation}" in module.ptx

@@ -82,7 +82,9 @@ def reduced(operation: str, name: str, old, new):
     return found.view(BITS[name]).reshape(old.shape)
 
 
-def check(operation: str, name: str, shape, lead=(), pads=(0, 0), offsets=(0, 0), seed: int = 0) -> None:
+def check(
+    operation: str, name: str, shape, lead=(), pads=(0, 0), offsets=(0, 0), seed: int = 0, atomic: bool = False
+) -> None:
     import cupy
 
     generator = np.random.default_rng(seed)
@@ -93,7 +95,7 @@ def check(operation: str, name: str, shape, lead=(), pads=(0, 0), offsets=(0, 0)
     for part in source.host.reshape(-1, *shape) if source.host.size else ():
         place[...] = reduced(operation, name, place, part)
     array = destination.device
-    assert getattr(tma, f"reduce_{operation}")(array, source.device) is array
+    assert getattr(tma, f"reduce_{operation}")(array, source.device, atomic=atomic) is array
     cupy.cuda.Device().synchronize()
     np.testing.assert_array_equal(destination.memory.get(), destination.buffer)
 
@@ -112,20 +114,36 @@ def test_random_reductions_are_exact_and_touch_nothing_else(seed: int) -> None:
     lead = leads[int(generator.integers(3))]
     pads = tuple(int(pad) for pad in generator.choice([0, 0, 1, 4, 8], 2))
     offsets = tuple(int(offset) for offset in generator.choice([0, 0, 0, 8, 1], 2))
-    check(operation, name, shape, lead, pads, offsets, seed)
+    check(operation, name, shape, lead, pads, offsets, seed, atomic=bool(generator.integers(2)))
 
 
 @pytest.mark.parametrize(("operation", "name"), CASES)
-def test_large_arrays_of_every_type(operation: str, name: str) -> None:
-    check(operation, name, (300_001,))
-    check(operation, name, (513, 515), pads=(13, 5))
+@pytest.mark.parametrize("atomic", [False, True])
+def test_large_arrays_of_every_type(operation: str, name: str, atomic: bool) -> None:
+    check(operation, name, (300_001,), atomic=atomic)
+    check(operation, name, (513, 515), pads=(13, 5), atomic=atomic)
 
 
 @pytest.mark.parametrize("name", TYPES["add"])
 def test_many_parts_are_accumulated(name: str) -> None:
-    check("add", name, (96, 160), (50,))
-    check("add", name, (97, 83), (50,))
-    check("add", name, (64,), (2000,))
+    for shape, parts in (((96, 160), 50), ((97, 83), 50), ((64,), 2000), ((300, 512), 31), ((301, 513), 30)):
+        check("add", name, shape, (parts,))
+
+
+@pytest.mark.parametrize("name", TYPES["add"])
+def test_several_streams_may_reduce_into_one_array_at_the_same_time(name: str) -> None:
+    import cupy
+
+    generator = np.random.default_rng(1)
+    for shape, pads in (((513, 512), (0, 0)), ((513, 515), (13, 5))):
+        destination = Placed(generator, shape, name, pads[1], 0, True)
+        sources = [Placed(generator, shape, name, pads[0], 0, True) for _ in range(8)]
+        cupy.cuda.Device().synchronize()
+        for source in sources:
+            destination.host[...] = reduced("add", name, destination.host, source.host)
+            tma.reduce_add(destination.device, source.device, atomic=True, stream=cupy.cuda.Stream(non_blocking=True))
+        cupy.cuda.Device().synchronize()
+        np.testing.assert_array_equal(destination.memory.get(), destination.buffer)
 
 
 def test_dimensions_of_stride_0_are_accumulated() -> None:
