@@ -117,7 +117,7 @@ __device__ void multicast_copy(
             released);
     }
     __syncwarp();
-    meet_cluster();  // no block ends before the others are done with its shared memory
+    meet_cluster();  // no block ends while loads that it has started for others may be under way
 }
 
 #define MULTICAST_COPY(rank)                                                                              \

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ _TURN_THREADS = 256
 _TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 MAX_OUTER_RANK = 31
 
-_TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
+TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
 _TRANSPOSE_TILING = np.dtype(
     [("rows", "u4"), ("columns", "u4"), ("batches", "u4", MAX_BATCHES), ("tiles", "u4"), ("band", "u4")]
 )
@@ -348,10 +349,14 @@ def transpose_module(target: str, element_bytes: int, rank: int) -> Module:
 
 def tiling_argument(tiles: TilePlan) -> Any:
     """What kernels are told of tiles."""
-    argument = np.zeros((), _TILING)
-    argument["box"] = tiles.box_dim + (1,) * (MAX_RANK - tiles.rank)
-    argument["counts"] = tiles.counts + (1,) * (MAX_RANK - tiles.rank)
-    argument["tiles"], argument["tile_bytes"] = tiles.tiles, tiles.source.box_bytes
+    return tiling_of(tiles.box_dim, tiles.counts, tiles.source.box_bytes)
+
+
+def tiling_of(box: Sequence[int], counts: Sequence[int], tile_bytes: int) -> Any:
+    """What kernels are told of tiles of a box, of which there are some along each dimension."""
+    argument, padding = np.zeros((), TILING), (1,) * (MAX_RANK - len(box))
+    argument["box"], argument["counts"] = (*box, *padding), (*counts, *padding)
+    argument["tiles"], argument["tile_bytes"] = prod(counts), tile_bytes
     return argument[()]
 
 

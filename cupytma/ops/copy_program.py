@@ -65,15 +65,15 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
         )
     grid = min(blocks, plan.tiles.tiles) if plan.tiles is not None else blocks
     program = Program("copy", blocks=grid)
-    memory = _declare_memory(program, source, destination)
+    memory = declare_memory(program, source, destination)
     if plan.tiles is not None:
         _add_tiles(program, plan.tiles, stages)
     if plan.rest is not None:
-        _add_rest(program, plan.rest, memory)
+        add_rest(program, plan.rest, memory)
     return program
 
 
-def _declare_memory(program: Program, source: Any, destination: Any) -> tuple[ProgramArray, ProgramArray]:
+def declare_memory(program: Program, source: Any, destination: Any) -> tuple[ProgramArray, ProgramArray]:
     """The memory of both arrays, at its addresses."""
     (first, low), (second, other) = span_of(source), span_of(destination)
     if low < other + second.size and other < low + first.size:
@@ -120,8 +120,13 @@ def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
         yield t.bulk_wait_group(0).named("wait for the stores")
 
 
-def _add_rest(program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray]) -> None:
-    """The threads that move what no tensor map may move, by ordinary loads and stores."""
+def add_rest(
+    program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray], meets: bool = False
+) -> None:
+    """The threads that move what no tensor map may move, by ordinary loads and stores.
+
+    With `meets` they come to the barrier of the cluster before and after.
+    """
     source, destination = memory
     strides = [(dim.extent, dim.source_stride, dim.destination_stride) for dim in rest.outer]
     steps = [(extent, stride) for extent, stride, _ in strides], [(extent, stride) for extent, _, stride in strides]
@@ -131,9 +136,19 @@ def _add_rest(program: Program, rest: Region, memory: tuple[ProgramArray, Progra
     @program.role(threads=_HELPERS)
     def helper(t: Thread) -> Body:
         mine = slice(t.block * t.threads + t.index, None, t.blocks * t.threads)
+        if meets:
+            yield from meet(t, "first barrier")
         if reads[mine].size:
             values = yield t.read_global(source[reads[mine]])
             yield t.write_global(destination[writes[mine]], values)
+        if meets:
+            yield from meet(t, "last barrier")
+
+
+def meet(t: Thread, name: str) -> Body:
+    """All threads of the cluster come to its barrier."""
+    yield t.barrier_cluster_arrive().named(name)
+    yield t.barrier_cluster_wait().named(name)
 
 
 def _places(start: int, run: int, steps: list[tuple[int, int]]) -> Int64:
