@@ -174,9 +174,13 @@ def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Temp
     return templates(plan_launches(plan, device), bases)
 
 
-def templates(launches: Sequence[Plan], bases: tuple[int, int]) -> tuple[Template, ...]:
-    """Launches that were planned at two addresses, for others."""
+def templates(launches: Sequence[Plan], bases: Sequence[int]) -> tuple[Template, ...]:
+    """Launches that were planned at some addresses, for others."""
     return tuple(launch.template(addresses_in(pointers(launch), bases)) for launch in launches)
+
+
+# What structs that are arguments call their addresses.
+_POINTERS = ("source", "vector", "destination")
 
 
 def pointers(launch: Plan) -> list[tuple[int, int]]:
@@ -187,7 +191,7 @@ def pointers(launch: Plan) -> list[tuple[int, int]]:
             places.append(parameter.offset)
         elif isinstance(argument, np.void):
             fields = dict(argument.dtype.fields or {})
-            places += [parameter.offset + int(fields[name][1]) for name in ("source", "destination") if name in fields]
+            places += [parameter.offset + int(fields[name][1]) for name in _POINTERS if name in fields]
     data = launch.data
     return [(place, int.from_bytes(data[place : place + 8], "little")) for place in places]
 
@@ -284,9 +288,10 @@ def _word_launch(region: Region, device: int) -> Plan:
     return plan_words(_copy_module(str(current_target())).kernel("word_copy"), region_argument(region), device)
 
 
-def plan_words(kernel: Kernel, argument: Any, device: int) -> Plan:
-    """A launch of a kernel that works on a region by ordinary loads and stores."""
-    blocks = -(-int(argument["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+def plan_words(kernel: Kernel, argument: Any, device: int, words: int | None = None) -> Plan:
+    """A launch of a kernel that works on a region by ordinary loads and stores, on so many words or the region's."""
+    words = int(argument["words"]) if words is None else words
+    blocks = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
     grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
     return kernel.plan(grid, _WORD_COPY_THREADS, (argument,))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
         )
     grid = min(blocks, plan.tiles.tiles) if plan.tiles is not None else blocks
     program = Program("copy", blocks=grid)
-    memory = declare_memory(program, source, destination)
+    memory = declare_memory(program, source=source, destination=destination)
     if plan.tiles is not None:
         _add_tiles(program, plan.tiles, stages)
     if plan.rest is not None:
@@ -73,19 +73,28 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
     return program
 
 
-def declare_memory(program: Program, source: Any, destination: Any) -> tuple[ProgramArray, ProgramArray]:
-    """The memory of both arrays, at its addresses."""
-    (first, low), (second, other) = span_of(source), span_of(destination)
-    if low < other + second.size and other < low + first.size:
-        start, end = min(low, other), max(low + first.size, other + second.size)
-        whole = np.zeros(end - start, np.uint8)
-        for found, address in ((first, low), (second, other)):
+def declare_memory(program: Program, **arrays: Any) -> tuple[ProgramArray, ...]:
+    """The memory of arrays, at its addresses; one array ``memory`` for those that lie between one another."""
+    spans = {name: span_of(array) for name, array in arrays.items()}
+    groups: list[list[str]] = []
+    end = 0
+    for name in sorted(spans, key=lambda name: spans[name][1]):
+        found, address = spans[name]
+        if groups and address < end:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+        end = max(end, address + found.size)
+    declared = {}
+    for group in groups:
+        start = min(spans[name][1] for name in group)
+        whole = np.zeros(max(spans[name][1] + spans[name][0].size for name in group) - start, np.uint8)
+        for name in group:
+            found, address = spans[name]
             whole[address - start : address - start + found.size] = found
-        memory = program.global_array("memory", whole, address=start)
-        return memory, memory
-    return program.global_array("source", first, address=low), program.global_array(
-        "destination", second, address=other
-    )
+        memory = program.global_array(group[0] if len(group) == 1 else "memory", whole, address=start)
+        declared.update(dict.fromkeys(group, memory))
+    return tuple(declared[name] for name in arrays)
 
 
 def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
@@ -121,7 +130,7 @@ def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
 
 
 def add_rest(
-    program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray], meets: bool = False
+    program: Program, rest: Region, memory: Sequence[ProgramArray], meets: bool = False
 ) -> None:
     """The threads that move what no tensor map may move, by ordinary loads and stores.
 
@@ -130,8 +139,8 @@ def add_rest(
     source, destination = memory
     strides = [(dim.extent, dim.source_stride, dim.destination_stride) for dim in rest.outer]
     steps = [(extent, stride) for extent, stride, _ in strides], [(extent, stride) for extent, _, stride in strides]
-    reads = _places(rest.source - source.address, rest.run, steps[0])
-    writes = _places(rest.destination - destination.address, rest.run, steps[1])
+    reads = places_of(rest.source - source.address, rest.run, steps[0])
+    writes = places_of(rest.destination - destination.address, rest.run, steps[1])
 
     @program.role(threads=_HELPERS)
     def helper(t: Thread) -> Body:
@@ -151,7 +160,7 @@ def meet(t: Thread, name: str) -> Body:
     yield t.barrier_cluster_wait().named(name)
 
 
-def _places(start: int, run: int, steps: list[tuple[int, int]]) -> Int64:
+def places_of(start: int, run: int, steps: list[tuple[int, int]]) -> Int64:
     """Where the bytes of a region lie, a row for each run."""
     rows = np.full(1, start, dtype=np.int64)
     for extent, stride in steps:

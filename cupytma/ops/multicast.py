@@ -35,10 +35,10 @@ _COPIES = np.dtype(
 def multicast_copy(src: Any, dst: Any = None, *, copies: Any = None, stream: Any = None) -> Any:
     """Copy one GPU array to many places, bit for bit: ``dst[i] = src`` for every i.
 
-    A cluster of up to 8 blocks loads each tile once, by a multicast tensor load to the shared memory of all of them, and
-    each block stores it to a copy of its own. Sources that no tensor map describes are first copied to one place as
-    `cupytma.copy` does it, which the other places are made from. Places that none describes are written by
-    `cupytma.copy`'s ways alone. Nothing outside the elements of ``dst`` is written.
+    A cluster of up to 8 blocks loads each tile once, by a multicast tensor load to the shared memory of all of them,
+    and each block stores it to a copy of its own. A source that no tensor map describes is first copied to one place,
+    as `cupytma.copy` does it, which the other places are made from; places that none describes are written by the ways
+    of `cupytma.copy` alone. Nothing outside the elements of ``dst`` is written.
 
     The kernel has a second form for architectures with ``.cta_group::2``, in which the loads of a pair of blocks
     complete on one mbarrier; it is compiled for sm_100a, and has not been run on hardware.
@@ -83,8 +83,8 @@ def multicast_copy(src: Any, dst: Any = None, *, copies: Any = None, stream: Any
         dst = empty(src, (*given, *shape), stream)
     elif given is not None and view_of(dst).shape != (*given, *shape):
         raise ArrayError(
-            f"copies = {copies!r} of an array of shape {shape} are of shape {(*given, *shape)}, and the destination has "
-            f"{view_of(dst).shape}: leave copies out, or give one that fits"
+            f"copies = {copies!r} of an array of shape {shape} are of shape {(*given, *shape)}, and the destination "
+            f"has {view_of(dst).shape}: leave copies out, or give one that fits"
         )
     carry_out("multicast", _launches, src, dst, stream)
     return dst

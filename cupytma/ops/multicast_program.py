@@ -54,7 +54,7 @@ def multicast_program(
         raise ArrayError(f"no tile goes by multicast from this source, and there is no schedule of it: {plan.reason}")
     blocks = min(clusters, tiles.items) * tiles.cluster
     program = Program("multicast copy", blocks=blocks, cluster=tiles.cluster)
-    memory = declare_memory(program, source, destination)
+    memory = declare_memory(program, source=source, destination=destination)
     _add_tiles(program, tiles, stages)
     if plan.rest is not None:
         add_rest(program, plan.rest, memory, meets=True)
