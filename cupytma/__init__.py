@@ -122,9 +122,9 @@ _LAZY = {
 }
 
 __all__ = [
-    "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType", "DescriptorBuffer",
-    "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning", "L2Promotion",
-    "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "TARGETS", "Target", "TargetError",
+    "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
+    "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
+    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
     "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max", "broadcast_min",
     "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates", "encode_records",
     "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad", "permute", "plan_boxes",

@@ -177,7 +177,8 @@ def _broadcast(scale: int) -> Iterator[Case]:
         return torch.add(a, b, out=c)
 
     others = {"CuPy": lambda: cupy().add(x, row, out=out), **_torch(added, x, row, out)}
-    yield Case(f"x + row, {len(x)} × 512 float32", 2 * x.nbytes + row.nbytes, lambda: broadcast_add(x, row, out), others)
+    name = f"x + row, {len(x)} × 512 float32"
+    yield Case(name, 2 * x.nbytes + row.nbytes, lambda: broadcast_add(x, row, out), others)
     copies = out.reshape(8, -1, 512)
     one = x[: copies.shape[1]]
     others = _torch(lambda a, b: b.copy_(a.expand_as(b)), one, copies)

@@ -16,9 +16,9 @@ from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Blocks of a cluster, and the most of them that may have nothing to store in the last round, as a part of all.
+# Blocks of a cluster; and how many more stores' turns a larger one may take than a smaller, as a part of all.
 CLUSTERS = (8, 4, 2, 1)
-_MOST_IDLE = 1 / 4
+_MORE_IDLE = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,17 @@ class MulticastPlan:
 
 
 def cluster_for(copies: int) -> int:
-    """The largest cluster of which few blocks have nothing to store.
+    """The largest cluster that leaves hardly more of its blocks without a store than another would.
 
     Examples
     --------
-    >>> [cluster_for(copies) for copies in (1, 2, 3, 5, 6, 8, 12, 1000)]
-    [1, 2, 4, 2, 8, 8, 4, 8]
+    >>> [cluster_for(copies) for copies in (1, 2, 3, 5, 6, 8, 12, 1001)]
+    [1, 2, 4, 2, 2, 8, 4, 8]
     """
-    for cluster in CLUSTERS:
-        slots = -(-copies // cluster) * cluster
-        if slots - copies <= _MOST_IDLE * slots:
-            return cluster
-    return 1
+    if copies == 1:
+        return 1
+    slots = {cluster: -(-copies // cluster) * cluster for cluster in CLUSTERS if cluster > 1}
+    return next(cluster for cluster in slots if slots[cluster] <= (1 + _MORE_IDLE) * min(slots.values()))
 
 
 def spread(source: ArrayView, destination: ArrayView) -> ArrayView:
