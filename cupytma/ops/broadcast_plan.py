@@ -251,8 +251,8 @@ def plan_broadcast(source: ArrayView, vector: ArrayView, destination: ArrayView,
     region, reason = _striped_region(whole, source.itemsize)
     if region is None:
         return BroadcastPlan(None, whole, reason)
+    is_flat = _is_flat(region, source.itemsize)
     by_rows = region.steps[0].vector == 0
-    is_flat = not by_rows and _is_flat(region, source.itemsize)
     reason = _obstacle(region, source.itemsize, is_flat)
     if reason:
         return BroadcastPlan(None, whole, reason)
@@ -352,12 +352,13 @@ def _striped_region(whole: ElementRegion, itemsize: int) -> tuple[ElementRegion 
 
 def _is_flat(region: ElementRegion, itemsize: int) -> bool:
     """Whether a contiguous array is better cut without regard to its rows."""
-    row = region.steps[0].extent * itemsize
-    contiguous = len(region.steps) == 2 and region.steps[1].source == region.steps[1].destination == row
-    return (
-        contiguous and row <= _WHOLE_VECTOR and (row < _SHORT_ROW or row % UNIT != 0)
-        and region.elements * itemsize >= _FOLD
-    )  # fmt: skip
+    if len(region.steps) != 2 or region.elements * itemsize < _FOLD:
+        return False
+    inner, outer = region.steps
+    if not inner.vector:
+        return outer.extent == 1  # one run, and one element of the vector
+    row = inner.extent * itemsize
+    return outer.source == outer.destination == row <= _WHOLE_VECTOR and (row < _SHORT_ROW or row % UNIT != 0)
 
 
 def _obstacle(region: ElementRegion, itemsize: int, is_flat: bool) -> str:
@@ -373,7 +374,8 @@ def _flat(region: ElementRegion, view: ArrayView) -> StripePlan:
     rows = region.elements * view.itemsize // _FOLD
     steps = Step(MAX_BOX, WORD, WORD, 0), Step(rows, _FOLD, _FOLD, 0)
     box = MAX_BOX, even(rows, TILE_BYTES // _FOLD)
-    return _striped(region, view, steps, box, length=region.steps[0].extent, is_flat=True)
+    inner = region.steps[0]
+    return _striped(region, view, steps, box, length=inner.extent if inner.vector else 1, is_flat=True)
 
 
 def _by_columns(region: ElementRegion, view: ArrayView) -> StripePlan:
