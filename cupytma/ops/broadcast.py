@@ -203,17 +203,17 @@ def _move(operation: str, axis: Any, source: Any, vector: Any, destination: Any,
     except TypeError:  # host memory, or an axis that is none: the long way says so
         _move_any(operation, axis, source, vector, destination, stream)
         return
-    if prepared is None or place != current_device():
-        found = _move_any(operation, axis, source, vector, destination, stream)
-        if prepared is None:
-            _keep(key, found)
+    if place != current_device():
+        with cupy().cuda.Device(place):
+            _move_any(operation, axis, source, vector, destination, stream)
         return
+    if prepared is None:
+        prepared = _prepare(operation, axis, view_of(source), view_of(vector), view_of(destination))
+        _keep(key, prepared)
     prepared(current_handle(place), start, values, target)
 
 
-def _move_any(
-    operation: str, axis: Any, source: Any, vector: Any, destination: Any, stream: Any
-) -> PreparedBroadcast:
+def _move_any(operation: str, axis: Any, source: Any, vector: Any, destination: Any, stream: Any) -> None:
     arrays = source, vector, destination
     views = view_of(source), view_of(vector), view_of(destination)
     prepared = _prepare(operation, axis, *views)
@@ -226,7 +226,6 @@ def _move_any(
     for array in arrays:
         if array.__class__ not in layouts:
             learn(array.__class__)
-    return prepared
 
 
 def _prepare(
