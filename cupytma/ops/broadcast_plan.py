@@ -31,8 +31,8 @@ ELEMENTS = {
     **dict.fromkeys(("int64", "uint64", "float64"), DataType.UINT64),
 }
 TILE_BYTES = 16 * 1024
-# Larger clusters leave multiprocessors empty: those of one part of a GPU are no multiple of 8.
-_CLUSTERS = (4, 2, 1)
+# Blocks of a cluster. Larger ones leave multiprocessors empty: those of one part of a GPU are no multiple of 8.
+CLUSTERS = (4, 1)
 # A contiguous array of rows shorter than this, or of no whole 16-byte units, is cut without regard to its rows, as long
 # as the whole vector fits in shared memory.
 _SHORT_ROW = 1024
@@ -257,9 +257,9 @@ def plan_broadcast(source: ArrayView, vector: ArrayView, destination: ArrayView,
     if reason:
         return BroadcastPlan(None, whole, reason)
     tiles = (_flat if is_flat else _by_rows if by_rows else _by_columns)(region, source)
-    if tiles.tiles * max(_CLUSTERS) > MAX_TILES:
+    if tiles.tiles * max(CLUSTERS) > MAX_TILES:
         return BroadcastPlan(None, whole, f"{tiles.tiles} tiles are too many for one launch")
-    cluster = next(n for n in _CLUSTERS if n <= tiles.blocks)
+    cluster = next(n for n in CLUSTERS if n <= tiles.blocks)
     return BroadcastPlan(replace(tiles, cluster=cluster), _rest(whole, source.itemsize, is_flat))
 
 

@@ -23,7 +23,7 @@ from cupytma.ops.broadcast import (
     shared_bytes_of,
     stripes_argument,
 )
-from cupytma.ops.broadcast_plan import ELEMENTS, OPERATIONS, BroadcastPlan, axis_of
+from cupytma.ops.broadcast_plan import CLUSTERS, ELEMENTS, OPERATIONS, BroadcastPlan, axis_of
 from cupytma.ops.broadcast_program import combine
 from cupytma.ops.simulated_copy import memory_at, span_of
 from cupytma.runtime.device import has_tma_device
@@ -347,7 +347,7 @@ def test_kernels_compile_for_hopper(operation: str, name: str) -> None:
     assert_compiled(broadcast_module("sm_90a", operation, name, 4), "multicast::cluster ")
 
 
-@pytest.mark.parametrize("cluster", [1, 2, 4])
+@pytest.mark.parametrize("cluster", CLUSTERS)
 def test_kernels_compile_for_blackwell(cluster: int) -> None:
     assert_compiled(
         broadcast_module("sm_100a", "add", "bfloat16", cluster), "multicast::cluster " if cluster > 1 else "bytes "
