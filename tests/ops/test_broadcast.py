@@ -24,7 +24,7 @@ from cupytma.ops.broadcast import (
     stripes_argument,
 )
 from cupytma.ops.broadcast_plan import CLUSTERS, ELEMENTS, OPERATIONS, BroadcastPlan, axis_of
-from cupytma.ops.broadcast_program import combine
+from cupytma.ops.broadcast_schedule import combine
 from cupytma.ops.simulated_copy import memory_at, span_of
 from cupytma.runtime.device import has_tma_device
 from cupytma.sim import ProgramError

@@ -274,6 +274,14 @@ def test_the_stages_are_the_kernels() -> None:
     assert program.shared_bytes < multicast_program(*arrays, stages=MULTICAST_STAGES + 1).shared_bytes
 
 
+def test_one_program_does_not_take_the_place_of_another() -> None:
+    from cupytma import ops
+
+    multicast_program(placed((64,), "f4")[0], placed((4, 64), "f4")[0])
+    for name in ops.__all__:
+        assert callable(getattr(ops, name)), name
+
+
 def test_what_has_no_schedule_is_refused() -> None:
     turned = placed((64, 64), "f4")[0].T, placed((4, 64, 64), "f4")[0]
     with pytest.raises(ArrayError, match="no tile goes by multicast"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,13 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.broadcast import BROADCAST_STAGES
 from cupytma.ops.broadcast_plan import OPERATIONS, ElementRegion, StripePlan, axis_of, plan_broadcast
-from cupytma.ops.copy_program import declare_memory, meet, places_of
-from cupytma.sim.program import Operation, Program, ProgramArray, Thread
+from cupytma.ops.program_parts import HELPERS, Body, declare_memory, meet, places_of
+from cupytma.sim.program import Program, ProgramArray, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.tensormap.arrays import view_of
 
-Body = Generator[Operation, Any, None]
-
-# The kernel's combining warps and its helpers, as threads of the model.
-_WARPS, _HELPERS = 2, 2
+# The kernel's combining warps, as threads of the model.
+_WARPS = 2
 
 
 def combine(operation: str, one: Any, other: Any) -> Any:
@@ -179,7 +177,7 @@ def _add_rest(
         for name, array in zip(("source", "vector", "destination"), memory, strict=True)
     ]
 
-    @program.role(threads=_HELPERS)
+    @program.role(threads=HELPERS)
     def helper(t: Thread) -> Body:
         mine = slice(t.block * t.threads + t.index, None, t.blocks * t.threads)
         if meets:

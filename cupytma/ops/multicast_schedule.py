@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from math import prod
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_program import add_rest, declare_memory, meet
 from cupytma.ops.multicast import MULTICAST_STAGES
 from cupytma.ops.multicast_plan import MulticastTiles, plan_multicast
-from cupytma.sim.program import Operation, Program, Thread
+from cupytma.ops.program_parts import Body, add_rest, declare_memory, meet
+from cupytma.sim.program import Program, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.tensormap.arrays import view_of
-
-Body = Generator[Operation, Any, None]
 
 
 def multicast_program(
