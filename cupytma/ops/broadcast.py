@@ -116,7 +116,10 @@ _DOCUMENTATION = """{summary}
     -----
     {arithmetic}
     """
-_ROUNDED = "Integers wrap. Floating-point numbers round to nearest even once, to their own type; denormals are kept."
+_ROUNDED = (
+    "Integers wrap. float32 and float64 round to nearest even once; float16 and bfloat16 are computed in float32 and "
+    "rounded to nearest even, as torch does. Denormals are kept. Which NaN comes out is not defined."
+)
 _PICKED = "A NaN in either place gives a NaN, as in numpy and torch."
 # Summary, expression and notes of each.
 _TEXTS = {
