@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from cupytma import ops, ptx, runtime, sim
     from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
+    from cupytma.ops.broadcast import broadcast_add, broadcast_max, broadcast_min, broadcast_mul
     from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.filling import fill
     from cupytma.ops.index_errors import check_indices
+    from cupytma.ops.multicast import multicast_copy
     from cupytma.ops.permutation import permute, transpose
     from cupytma.ops.reduction import (
         reduce_add,
@@ -80,6 +82,10 @@ del _source_tree
 # Loaded when first used: from which module, or the module itself.
 _LAZY = {
     "DescriptorBuffer": "cupytma.runtime.descriptors",
+    "broadcast_add": "cupytma.ops.broadcast",
+    "broadcast_max": "cupytma.ops.broadcast",
+    "broadcast_min": "cupytma.ops.broadcast",
+    "broadcast_mul": "cupytma.ops.broadcast",
     "checks": "cupytma.runtime.checks",
     "check_indices": "cupytma.ops.index_errors",
     "col2im": "cupytma.ops.convolution_columns",
@@ -92,6 +98,7 @@ _LAZY = {
     "fill": "cupytma.ops.filling",
     "flip": "cupytma.ops.arrangement",
     "im2col": "cupytma.ops.convolution_columns",
+    "multicast_copy": "cupytma.ops.multicast",
     "ops": "",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
@@ -118,11 +125,12 @@ __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
-    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check_indices", "checks", "col2im", "compile",
-    "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "ops",
-    "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map",
-    "transpose", "verify_against_driver",
+    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max", "broadcast_min",
+    "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates", "encode_records",
+    "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad", "permute", "plan_boxes",
+    "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or",
+    "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose",
+    "verify_against_driver",
 ]
 
 

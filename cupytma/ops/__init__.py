@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
 
 _LAZY = {
+    "broadcast_add": "cupytma.ops.broadcast",
+    "broadcast_max": "cupytma.ops.broadcast",
+    "broadcast_min": "cupytma.ops.broadcast",
+    "broadcast_mul": "cupytma.ops.broadcast",
+    "broadcast_program": "cupytma.ops.broadcast_schedule",
     "check_indices": "cupytma.ops.index_errors",
     "col2im": "cupytma.ops.convolution_columns",
     "copy": "cupytma.ops.array_copy",
@@ -19,9 +24,13 @@ _LAZY = {
     "flip": "cupytma.ops.arrangement",
     "gather_rows": "cupytma.ops.rows",
     "im2col": "cupytma.ops.convolution_columns",
+    "multicast_copy": "cupytma.ops.multicast",
+    "multicast_program": "cupytma.ops.multicast_schedule",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
+    "plan_broadcast": "cupytma.ops.broadcast_plan",
     "plan_copy": "cupytma.ops.copy_plan",
+    "plan_multicast": "cupytma.ops.multicast_plan",
     "plan_reduction": "cupytma.ops.reduction_plan",
     "plan_rows": "cupytma.ops.rows_plan",
     "reduce_add": "cupytma.ops.reduction",
@@ -40,17 +49,20 @@ _LAZY = {
     "simulate_copy": "cupytma.ops.simulated_copy",
     "simulate_gather_rows": "cupytma.ops.simulated_rows",
     "simulate_im2col": "cupytma.ops.simulated_columns",
+    "simulate_multicast_copy": "cupytma.ops.simulated_multicast",
     "simulate_reduction": "cupytma.ops.simulated_reduction",
     "simulate_scatter_add_rows": "cupytma.ops.simulated_rows",
     "simulate_scatter_rows": "cupytma.ops.simulated_rows",
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "check_indices", "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "pad",
-    "permute", "plan_copy", "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc",
-    "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
-    "simulate_col2im", "simulate_copy", "simulate_gather_rows", "simulate_im2col", "simulate_reduction",
-    "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
+    "broadcast_add", "broadcast_max", "broadcast_min", "broadcast_mul", "broadcast_program", "check_indices", "col2im",
+    "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "multicast_program",
+    "pad", "permute", "plan_broadcast", "plan_copy", "plan_multicast", "plan_reduction", "plan_rows", "reduce_add",
+    "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll",
+    "rows_program", "scatter_add_rows", "scatter_rows", "simulate_col2im", "simulate_copy", "simulate_gather_rows",
+    "simulate_im2col", "simulate_multicast_copy", "simulate_reduction", "simulate_scatter_add_rows",
+    "simulate_scatter_rows", "transpose",
 ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -42,7 +43,7 @@ _SWIZZLE_ALIGNMENT = 1024
 _TURN_THREADS = 256
 _TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 
-_TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
+TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
 _TRANSPOSE_TILING = np.dtype(
     [("rows", "u4"), ("columns", "u4"), ("batches", "u4", MAX_BATCHES), ("tiles", "u4"), ("band", "u4")]
 )
@@ -199,9 +200,13 @@ def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Temp
     return templates(plan_launches(plan, device), bases)
 
 
-def templates(launches: Sequence[Plan], bases: tuple[int, int]) -> tuple[Template, ...]:
-    """Launches that were planned at two addresses, for others."""
+def templates(launches: Sequence[Plan], bases: Sequence[int]) -> tuple[Template, ...]:
+    """Launches that were planned at some addresses, for others."""
     return tuple(launch.template(addresses_in(pointers(launch), bases)) for launch in launches)
+
+
+# What structs that are arguments call their addresses.
+_POINTERS = ("source", "vector", "destination")
 
 
 def pointers(launch: Plan) -> list[tuple[int, int]]:
@@ -212,7 +217,7 @@ def pointers(launch: Plan) -> list[tuple[int, int]]:
             places.append(parameter.offset)
         elif isinstance(argument, np.void):
             fields = dict(argument.dtype.fields or {})
-            places += [parameter.offset + int(fields[name][1]) for name in ("source", "destination") if name in fields]
+            places += [parameter.offset + int(fields[name][1]) for name in _POINTERS if name in fields]
     data = launch.data
     return [(place, int.from_bytes(data[place : place + 8], "little")) for place in places]
 
@@ -321,9 +326,10 @@ def _word_launch(region: Region, device: int) -> Plan:
     return plan_words(_copy_module(str(current_target())).kernel("word_copy"), region_argument(region), device)
 
 
-def plan_words(kernel: Kernel, argument: Any, device: int) -> Plan:
-    """A launch of a kernel that works on a region by ordinary loads and stores."""
-    blocks = -(-int(argument["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+def plan_words(kernel: Kernel, argument: Any, device: int, words: int | None = None) -> Plan:
+    """A launch of a kernel that works on a region by ordinary loads and stores, on so many words or the region's."""
+    words = int(argument["words"]) if words is None else words
+    blocks = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
     grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
     return kernel.plan(grid, _WORD_COPY_THREADS, (argument,))
 
@@ -392,8 +398,12 @@ def transpose_module(target: str, element_bytes: int, rank: int) -> Module:
 
 def tiling_argument(tiles: TilePlan) -> Any:
     """What kernels are told of tiles."""
-    argument = np.zeros((), _TILING)
-    argument["box"] = tiles.box_dim + (1,) * (MAX_RANK - tiles.rank)
-    argument["counts"] = tiles.counts + (1,) * (MAX_RANK - tiles.rank)
-    argument["tiles"], argument["tile_bytes"] = tiles.tiles, tiles.source.box_bytes
+    return tiling_of(tiles.box_dim, tiles.counts, tiles.source.box_bytes)
+
+
+def tiling_of(box: Sequence[int], counts: Sequence[int], tile_bytes: int) -> Any:
+    """What kernels are told of tiles of a box, of which there are some along each dimension."""
+    argument, padding = np.zeros((), TILING), (1,) * (MAX_RANK - len(box))
+    argument["box"], argument["counts"] = (*box, *padding), (*counts, *padding)
+    argument["tiles"], argument["tile_bytes"] = prod(counts), tile_bytes
     return argument[()]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupytma.ops.array_copy import copy
+from cupytma.ops.broadcast import broadcast_add
 from cupytma.ops.convolution_columns import im2col
+from cupytma.ops.multicast import multicast_copy
 from cupytma.ops.permutation import permute, transpose
 from cupytma.ops.reduction import reduce_add
 from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
@@ -93,6 +95,7 @@ def cases(scale: int = 1) -> Iterator[Case]:
     yield _reduced(side)
     yield _accumulated(side)
     yield from _rows(scale)
+    yield from _broadcast(scale)
     yield _columns(scale)
 
 
@@ -161,6 +164,26 @@ def _rows(scale: int) -> Iterator[Case]:
     yield Case(f"scatter_rows, {rows} × 1 KiB", copied, lambda: scatter_rows(table, index, some), others)
     others = _torch(lambda x, numbers, source: x.index_add_(0, numbers, source), table, index, some)
     yield Case(f"scatter_add_rows, {rows} × 1 KiB", added, lambda: scatter_add_rows(table, index, some), others)
+
+
+def _broadcast(scale: int) -> Iterator[Case]:
+    """A row added to each of many, and one matrix copied to eight places."""
+    x, row = random_array((2**20 // scale**2, 512), "u4").view("f4"), random_array((512,), "u4", 2).view("f4")
+    out = cupy().empty_like(x)
+
+    def added(a: Any, b: Any, c: Any) -> Any:
+        import torch
+
+        return torch.add(a, b, out=c)
+
+    others = {"CuPy": lambda: cupy().add(x, row, out=out), **_torch(added, x, row, out)}
+    name = f"x + row, {len(x)} × 512 float32"
+    yield Case(name, 2 * x.nbytes + row.nbytes, lambda: broadcast_add(x, row, out), others)
+    copies = out.reshape(8, -1, 512)
+    one = x[: copies.shape[1]]
+    others = _torch(lambda a, b: b.copy_(a.expand_as(b)), one, copies)
+    name = f"multicast_copy, 8 × {one.nbytes / 2**20:g} MiB"
+    yield Case(name, one.nbytes + copies.nbytes, lambda: multicast_copy(one, copies), others)
 
 
 def _columns(scale: int) -> Case:

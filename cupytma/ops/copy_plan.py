@@ -245,13 +245,18 @@ def _tiled(region: Region, word: int, data_type: DataType) -> TilePlan:
 
 def _box(dims: tuple[int, ...], word: int, accumulated: Sequence[bool]) -> tuple[int, ...]:
     """Boxes of about `TILE_BYTES`, as even as the extents allow; first along dimensions that the destination has."""
-    line = LINE // word
-    inner = dims[0] if dims[0] <= line else min(MAX_BOX, -(-even(dims[0], MAX_BOX) // line) * line)
+    inner = inner_box(dims[0], word)
     box, room = [inner] + [1] * len(accumulated), TILE_BYTES // (inner * word)
     for dimension in sorted(range(1, len(dims)), key=lambda dimension: accumulated[dimension - 1]):
         box[dimension] = even(dims[dimension], max(1, min(MAX_BOX, room)))
         room //= box[dimension]
     return tuple(box)
+
+
+def inner_box(extent: int, word: int) -> int:
+    """What a box has of the innermost dimension, in words of some bytes: whole lines of memory where it has several."""
+    line = LINE // word
+    return extent if extent <= line else min(MAX_BOX, -(-even(extent, MAX_BOX) // line) * line)
 
 
 def even(extent: int, limit: int) -> int:

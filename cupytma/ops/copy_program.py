@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import STAGES
 from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, BulkPlan, TilePlan, plan_copy
-from cupytma.ops.layout import Region
-from cupytma.ops.simulated_copy import span_of
-from cupytma.sim.program import Operation, Program, ProgramArray, Thread
+from cupytma.ops.program_parts import Body, add_rest, declare_memory
+from cupytma.sim.program import Program, ProgramArray, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.tensormap.arrays import view_of
-
-Body = Generator[Operation, Any, None]
-Int64 = npt.NDArray[np.int64]
-
-# The kernel's helper warps, as threads of the model.
-_HELPERS = 2
 
 
 def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int = STAGES) -> Program:
@@ -66,29 +56,14 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
         )
     grid = min(blocks, plan.tiles.tiles) if plan.tiles is not None else blocks
     program = Program("copy", blocks=grid if plan.bulk is None else plan.bulk.blocks)
-    memory = _declare_memory(program, source, destination)
+    memory = declare_memory(program, source=source, destination=destination)
     if plan.bulk is not None:
         _add_bulk(program, plan.bulk, memory)
     if plan.tiles is not None:
         _add_tiles(program, plan.tiles, stages)
     if plan.rest is not None:
-        _add_rest(program, plan.rest, memory)
+        add_rest(program, plan.rest, memory)
     return program
-
-
-def _declare_memory(program: Program, source: Any, destination: Any) -> tuple[ProgramArray, ProgramArray]:
-    """The memory of both arrays, at its addresses."""
-    (first, low), (second, other) = span_of(source), span_of(destination)
-    if low < other + second.size and other < low + first.size:
-        start, end = min(low, other), max(low + first.size, other + second.size)
-        whole = np.zeros(end - start, np.uint8)
-        for found, address in ((first, low), (second, other)):
-            whole[address - start : address - start + found.size] = found
-        memory = program.global_array("memory", whole, address=start)
-        return memory, memory
-    return program.global_array("source", first, address=low), program.global_array(
-        "destination", second, address=other
-    )
 
 
 def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
@@ -123,7 +98,7 @@ def _add_tiles(program: Program, tiles: TilePlan, stages: int) -> None:
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
 
 
-def _add_bulk(program: Program, bulk: BulkPlan, memory: tuple[ProgramArray, ProgramArray]) -> None:
+def _add_bulk(program: Program, bulk: BulkPlan, memory: Sequence[ProgramArray]) -> None:
     """The threads of ``bulk_copy``: one of each warp moves a chunk, others of the first the bytes after the units."""
     chunks = [program.shared_array(f"chunk[{i}]", CHUNK_BYTES) for i in range(CHUNKS_PER_BLOCK)]
     loaded = program.mbarriers("loaded", CHUNKS_PER_BLOCK)
@@ -152,27 +127,3 @@ def _add_bulk(program: Program, bulk: BulkPlan, memory: tuple[ProgramArray, Prog
         if t.block == 0 and bulk.whole < bulk.bytes:
             values = yield t.read_global(source[bulk.whole : bulk.bytes])
             yield t.write_global(destination[bulk.whole : bulk.bytes], values)
-
-
-def _add_rest(program: Program, rest: Region, memory: tuple[ProgramArray, ProgramArray]) -> None:
-    """The threads that move what no tensor map may move, by ordinary loads and stores."""
-    source, destination = memory
-    strides = [(dim.extent, dim.source_stride, dim.destination_stride) for dim in rest.outer]
-    steps = [(extent, stride) for extent, stride, _ in strides], [(extent, stride) for extent, _, stride in strides]
-    reads = _places(rest.source - source.address, rest.run, steps[0])
-    writes = _places(rest.destination - destination.address, rest.run, steps[1])
-
-    @program.role(threads=_HELPERS)
-    def helper(t: Thread) -> Body:
-        mine = slice(t.block * t.threads + t.index, None, t.blocks * t.threads)
-        if reads[mine].size:
-            values = yield t.read_global(source[reads[mine]])
-            yield t.write_global(destination[writes[mine]], values)
-
-
-def _places(start: int, run: int, steps: list[tuple[int, int]]) -> Int64:
-    """Where the bytes of a region lie, a row for each run."""
-    rows = np.full(1, start, dtype=np.int64)
-    for extent, stride in steps:
-        rows = np.add.outer(np.arange(extent, dtype=np.int64) * stride, rows).ravel()
-    return np.add.outer(rows, np.arange(run, dtype=np.int64))

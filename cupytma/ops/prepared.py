@@ -132,15 +132,15 @@ class Address(int):
     """A launch's argument that is one of the two arrays' addresses, or a distance from it."""
 
 
-def addresses_in(parameters: Sequence[tuple[int, int]], bases: tuple[int, int]) -> tuple[tuple[int, int, int], ...]:
-    """Which of two addresses a launch's pointers belong to.
+def addresses_in(parameters: Sequence[tuple[int, int]], bases: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+    """Which of some addresses a launch's pointers belong to: the nearest.
 
     Parameters
     ----------
     parameters : sequence of tuple of int
         Offset in the parameter block and value of each pointer, in bytes.
-    bases : tuple of int
-        The addresses that the launch was planned at.
+    bases : sequence of int
+        The addresses that the launch was planned at, far from one another.
 
     Returns
     -------
@@ -150,6 +150,6 @@ def addresses_in(parameters: Sequence[tuple[int, int]], bases: tuple[int, int]) 
     found = []
     for offset, value in parameters:
         if value:
-            which = int(value > (BASES[0] + BASES[1]) // 2)
+            which = min(range(len(bases)), key=lambda base: abs(value - bases[base]))
             found.append((offset, which, value - bases[which]))
     return tuple(found)

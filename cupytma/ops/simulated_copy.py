@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cupytma import sim
-from cupytma.ops.copy_plan import TilePlan, plan_copy
+from cupytma.ops.copy_plan import CopyPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
 from cupytma.ops.transposition import SPAN, UNIT, TransposePlan
 from cupytma.tensormap.arrays import view_of
@@ -33,18 +33,29 @@ def simulate_copy(source: Any, destination: Any) -> Any:
     ArrayError
         As `cupytma.copy`.
     """
-    plan = plan_copy(view_of(source), view_of(destination))
-    if isinstance(plan.turned, TransposePlan):
-        _transpose_tiles(plan.turned, span_of(source), span_of(destination))
-    elif plan.turned is not None:
-        _copy_rest(plan.turned.region)
-    if plan.bulk is not None:  # its chunks are no more than pieces of one run
-        _copy_rest(Region(plan.bulk.source, plan.bulk.destination, plan.bulk.bytes, ()))
-    if plan.tiles is not None:
-        _copy_tiles(plan.tiles, span_of(source), span_of(destination))
-    if plan.rest is not None:
-        _copy_rest(plan.rest)
+    simulate_plan(plan_copy(view_of(source), view_of(destination)), span_of(source), span_of(destination))
     return destination
+
+
+def simulate_plan(plan: CopyPlan, source: tuple[Bytes, int], destination: tuple[Bytes, int]) -> None:
+    """Carry out a copy's plan.
+
+    Parameters
+    ----------
+    plan : CopyPlan
+    source, destination : tuple of numpy.ndarray and int
+        Memory that holds each array, and the address of its first byte.
+    """
+    if isinstance(plan.turned, TransposePlan):
+        _transpose_tiles(plan.turned, source, destination)
+    elif plan.turned is not None:
+        copy_rest(plan.turned.region)
+    if plan.bulk is not None:  # its chunks are no more than pieces of one run
+        copy_rest(Region(plan.bulk.source, plan.bulk.destination, plan.bulk.bytes, ()))
+    if plan.tiles is not None:
+        _copy_tiles(plan.tiles, source, destination)
+    if plan.rest is not None:
+        copy_rest(plan.rest)
 
 
 def _copy_tiles(tiles: TilePlan, source: tuple[Bytes, int], destination: tuple[Bytes, int]) -> None:
@@ -95,7 +106,8 @@ def _place(row: Any, byte: Any, box_bytes: int) -> Any:
     return offset ^ (row % 8) * UNIT
 
 
-def _copy_rest(rest: Region) -> None:
+def copy_rest(rest: Region) -> None:
+    """Copy what no tensor map may move."""
     shape = (*(dim.extent for dim in reversed(rest.outer)), rest.run)
     source = (*(dim.source_stride for dim in reversed(rest.outer)), 1)
     destination = (*(dim.destination_stride for dim in reversed(rest.outer)), 1)
