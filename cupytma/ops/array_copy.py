@@ -14,6 +14,7 @@ import numpy as np
 
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import Region, permuted_view
 from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
@@ -21,7 +22,6 @@ from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, 
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Kernel, current_device
-from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
@@ -31,8 +31,9 @@ from cupytma.tensormap.tensor_map import TensorMap
 # Boxes in flight in one block, and blocks on one multiprocessor: their product times the box is what hides the latency.
 STAGES = 3
 BLOCKS_PER_MULTIPROCESSOR = 2
-_HELPER_THREADS = 128
-_WARP_THREADS = 32
+# Threads of a block that move what is left beside the tiles.
+HELPER_THREADS = 128
+WARP_THREADS = 32
 _WORD_COPY_THREADS = 256
 _WORDS_PER_THREAD = 4
 _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR = 16
@@ -224,11 +225,21 @@ def check_devices(source: ArrayView, destination: ArrayView) -> None:
     for name, view in (("source", source), ("destination", destination)):
         if view.device is None:
             raise ArrayError(_HOST.format(name=name))
+    check_one_device(source, destination)
+
+
+def check_one_device(source: ArrayView, destination: ArrayView) -> None:
+    """Refuse arrays on different devices."""
     if source.device != destination.device:
         raise ArrayError(
-            f"the source is on device {source.device} and the destination on device {destination.device}; copy within "
+            f"the source is {place_in_words(source)} and the destination {place_in_words(destination)}; copy within "
             "one device, or move one of them first"
         )
+
+
+def place_in_words(view: ArrayView) -> str:
+    """Where an array is, in words."""
+    return "in host memory" if view.device is None else f"on device {view.device}"
 
 
 def plan_launches(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
@@ -270,13 +281,19 @@ def plan_tiles(
     blocks : int
         Of one multiprocessor.
     """
-    tile_bytes = tiles.source.box_bytes
-    return kernel.plan(
-        min(tiles.tiles, blocks * multiprocessors(device)),
-        _WARP_THREADS + (_HELPER_THREADS if rest is not None else 0),
-        (tiles.source, tiles.destination, tiling_argument(tiles), argument),
-        shared_bytes=stages * -(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
-    )
+    arguments = tiles.source, tiles.destination, tiling_argument(tiles), argument
+    return tile_size(tiles, rest, stages, blocks).plan(kernel, arguments, device)
+
+
+def tile_size(
+    tiles: TilePlan, rest: Region | None, stages: int = STAGES, blocks: int = BLOCKS_PER_MULTIPROCESSOR
+) -> LaunchSize:
+    """Of a launch that moves tiles: one warp of each block; what is left is moved by the others."""
+    stage_bytes = -(-tiles.source.box_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
+    return LaunchSize(
+        tiles.tiles, blocks, WARP_THREADS + (HELPER_THREADS if rest is not None else 0),
+        stages * stage_bytes + _TILE_ALIGNMENT, stages,
+    )  # fmt: skip
 
 
 def _word_launch(region: Region, device: int) -> Plan:
@@ -285,9 +302,13 @@ def _word_launch(region: Region, device: int) -> Plan:
 
 def plan_words(kernel: Kernel, argument: Any, device: int) -> Plan:
     """A launch of a kernel that works on a region by ordinary loads and stores."""
-    blocks = -(-int(argument["words"]) // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
-    grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
-    return kernel.plan(grid, _WORD_COPY_THREADS, (argument,))
+    return word_size(int(argument["words"])).plan(kernel, (argument,), device)
+
+
+def word_size(words: int) -> LaunchSize:
+    """Of a launch that works on so many words by ordinary loads and stores."""
+    most = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+    return LaunchSize(most, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR, _WORD_COPY_THREADS)
 
 
 def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
@@ -296,20 +317,27 @@ def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
     tiling["rows"], tiling["columns"], tiling["tiles"] = rows, columns, plan.tiles
     tiling["batches"] = plan.batches + (1,) * (MAX_BATCHES - len(plan.batches))
     tiling["band"] = min(BAND, rows)
-    shape = plan.shape
     kernel = transpose_module(str(current_target()), plan.element_bytes, 2 + len(plan.batches)).kernel("transpose")
-    return kernel.plan(
-        min(plan.tiles, shape.blocks * multiprocessors(device)),
-        shape.threads + _WARP_THREADS,
-        (plan.source, plan.destination, tiling[()]),
-        shared_bytes=(shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT,
-    )
+    return transpose_size(plan).plan(kernel, (plan.source, plan.destination, tiling[()]), device)
+
+
+def transpose_size(plan: TransposePlan) -> LaunchSize:
+    """Of a launch that transposes through tensor maps: one warp of each block loads."""
+    shape = plan.shape
+    return LaunchSize(
+        plan.tiles, shape.blocks, shape.threads + WARP_THREADS,
+        (shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT, shape.stages,
+    )  # fmt: skip
 
 
 def _turn_launch(plan: TurnPlan, device: int) -> Plan:
-    grid = min(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
     kernel = turn_module(str(current_target())).kernel(f"turn_{plan.region.run}")
-    return kernel.plan(grid, _TURN_THREADS, (region_argument(plan.region, plan.region.run), plan.tiles))
+    return turn_size(plan).plan(kernel, (region_argument(plan.region, plan.region.run), plan.tiles), device)
+
+
+def turn_size(plan: TurnPlan) -> LaunchSize:
+    """Of a launch that transposes by ordinary loads and stores."""
+    return LaunchSize(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR, _TURN_THREADS)
 
 
 _HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")
@@ -363,7 +391,7 @@ def region_argument(region: Region | None, word: int | None = None) -> Any:
             raise ArrayError(
                 f"{len(region.outer) + 1} dimensions are left after merging; {MAX_OUTER_RANK + 1} is the most"
             )
-        word = word or _word_bytes(region)
+        word = word or word_bytes(region)
         argument["source"], argument["destination"] = region.source, region.destination
         argument["words"], argument["run"] = region.bytes // word, region.run // word
         argument["outer_rank"], argument["word_bytes"] = len(region.outer), word
@@ -374,7 +402,7 @@ def region_argument(region: Region | None, word: int | None = None) -> Any:
     return argument[()]
 
 
-def _word_bytes(region: Region) -> int:
+def word_bytes(region: Region) -> int:
     """The longest word that every address of a region is a multiple of."""
     numbers = [region.source, region.destination, region.run]
     numbers += [s for dim in region.outer for s in (dim.source_stride, dim.destination_stride)]

@@ -23,9 +23,16 @@ ALIGNMENT = 128  # bytes: of each tile of shared memory
 Build = Callable[[ArrayView, ArrayView], Sequence[Plan]]
 
 
-def _check_apart(source: ArrayView, destination: ArrayView) -> None:
+def check_apart(source: ArrayView, destination: ArrayView) -> None:
+    """Refuse a result that overlaps what it is made of."""
     if share_memory(source, destination):
         raise ArrayError("the result overlaps the array it is made of in memory; give it memory of its own")
+
+
+def check_writable(destination: ArrayView) -> None:
+    """Refuse a result that may not be written."""
+    if destination.read_only and destination.size:
+        raise ArrayError("the result's array is read-only; give one that may be written")
 
 
 def _check_nothing(source: ArrayView, destination: ArrayView) -> None:
@@ -69,8 +76,7 @@ def _prepare(
     operation: Hashable, build: Build, source: ArrayView, destination: ArrayView, in_place: bool
 ) -> PreparedCopy:
     check_devices(source, destination)
-    if destination.read_only and destination.size:
-        raise ArrayError("the result's array is read-only; give one that may be written")
+    check_writable(destination)
     places = source.address % UNIT, destination.address % UNIT
     key = operation, replace(source, address=places[0]), replace(destination, address=places[1])
     found = _prepared.get(key)
@@ -80,7 +86,7 @@ def _prepare(
             plans = build(replace(source, address=bases[0]), replace(destination, address=bases[1]))
             launches = templates(plans, bases)
         spans = span_bytes(source), span_bytes(destination)
-        found = PreparedCopy(launches, spans, (source, destination), _check_nothing if in_place else _check_apart)
+        found = PreparedCopy(launches, spans, (source, destination), _check_nothing if in_place else check_apart)
         _prepared.keep(key, found)
     return found
 

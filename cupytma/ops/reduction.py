@@ -21,7 +21,7 @@ from cupytma.tensormap.enums import DataType
 REDUCTION_STAGES = 4
 REDUCTION_BLOCKS_PER_MULTIPROCESSOR = 3
 # What a reduction is called in the kernels, where some of the names are the language's own.
-_ARITHMETIC = {
+ARITHMETIC = {
     "add": "add",
     "min": "minimum",
     "max": "maximum",
@@ -156,6 +156,6 @@ def _launch(operation: str, data_type: DataType, plan: CopyPlan, itemsize: int, 
 def reduction_module(target: str, operation: str, data_type: DataType) -> Module:
     """The kernels of one reduction of elements of one type."""
     return compiled(
-        "reduce.cu", target, STAGES=REDUCTION_STAGES, ELEMENT=data_type.name, ARITHMETIC=_ARITHMETIC[operation],
+        "reduce.cu", target, STAGES=REDUCTION_STAGES, ELEMENT=data_type.name, ARITHMETIC=ARITHMETIC[operation],
         TENSOR_REDUCE=f"tensor_reduce_{operation}",
     )

@@ -10,11 +10,12 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, learn
+from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, learn, place_in_words
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.prepared import span_bytes
-from cupytma.ops.rows_plan import GATHER, MODES, SCATTER, SCATTER_ADD, RowsPlan, check_rows, plan_rows
+from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
@@ -252,12 +253,12 @@ def _move_any(operation: str, mode: str, source: Any, destination: Any, index: A
 def _prepare(
     operation: str, mode: str, source: ArrayView, destination: ArrayView, index: ArrayView
 ) -> PreparedRows:
-    if not isinstance(mode, str) or mode not in MODES:
-        raise ArrayError(f"mode = {mode!r}: an index out of range is an error with \"raise\", or moved with \"clip\"")
+    check_mode(mode)
     check_devices(source, destination)
     if index.device != source.device:
-        where = "in host memory" if index.device is None else f"on device {index.device}"
-        raise ArrayError(f"the index is {where}, and the arrays are on device {source.device}: move it there")
+        raise ArrayError(
+            f"the index is {place_in_words(index)}, and the arrays are on device {source.device}: move it there"
+        )
     views = source, destination, index
     key = operation, mode, *(replace(view, address=view.address % UNIT) for view in views)
     found = _prepared.get(key)
@@ -278,25 +279,37 @@ def _keep(key: Any, prepared: PreparedRows) -> None:
 
 def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayView], device: int) -> Template | None:
     target = current_target()
-    blocks = ROW_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device)
-    plan = plan_rows(operation, *views, quads=takes_quads(operation, target), blocks=blocks)
+    plan = plan_on(operation, views, target, multiprocessors(device))
     if plan.is_empty:
         return None
     argument = rows_argument(plan, mode == "clip", tuple(view.address for view in views))
     argument["failure"] = record_address(device)
     argument["tag"] = tag_of(f"{operation}_rows", plan.table_rows)
     module = rows_module(str(target), plan.data_type)
+    arguments: tuple[Any, ...] = (argument[()],)
     if plan.stages is None:
         name = f"{operation}_words" + (f"_{plan.word_bytes}" if plan.data_type is None else "")
-        threads = -(-int(argument["words"]) // _WORD_THREADS)
-        grid = min(threads, _WORD_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
-        launch = module.kernel(name).plan(grid, _WORD_THREADS, (argument[()],))
     else:
-        launch = module.kernel(f"{operation}_rows").plan(
-            min(plan.items, blocks), _WARP_THREADS, (argument[()], plan.tensor_map or TensorMap.from_bytes(bytes(128))),
-            shared_bytes=ROW_STAGES * plan.stages.stage_bytes + _STAGE_ALIGNMENT,
-        )
+        name = f"{operation}_rows"
+        arguments = *arguments, plan.tensor_map or TensorMap.from_bytes(bytes(128))
+    launch = rows_size(plan).plan(module.kernel(name), arguments, device)
     return launch.template(_places(launch, plan))
+
+
+def plan_on(
+    operation: str, views: tuple[ArrayView, ArrayView, ArrayView], target: targets.Target, multiprocessors: int
+) -> RowsPlan:
+    """How rows are moved on a device of a target, with so many multiprocessors."""
+    blocks = ROW_BLOCKS_PER_MULTIPROCESSOR * multiprocessors
+    return plan_rows(operation, *views, quads=takes_quads(operation, target), blocks=blocks)
+
+
+def rows_size(plan: RowsPlan) -> LaunchSize:
+    """Of a launch that moves rows: blocks of one warp for bulk copies."""
+    if plan.stages is None:
+        return LaunchSize(-(-plan.words // _WORD_THREADS), _WORD_BLOCKS_PER_MULTIPROCESSOR, _WORD_THREADS)
+    shared = ROW_STAGES * plan.stages.stage_bytes + _STAGE_ALIGNMENT
+    return LaunchSize(plan.items, ROW_BLOCKS_PER_MULTIPROCESSOR, _WARP_THREADS, shared, ROW_STAGES)
 
 
 def _places(launch: Plan, plan: RowsPlan) -> list[tuple[int, int, int]]:
@@ -329,7 +342,7 @@ def rows_argument(plan: RowsPlan, clips: bool, addresses: tuple[int, ...]) -> An
         argument[name] = getattr(plan, name)
     argument["clips"] = clips
     argument["words_per_row"] = plan.row_bytes // plan.word_bytes
-    argument["words"] = plan.rows * plan.row_bytes // plan.word_bytes
+    argument["words"] = plan.words
     argument["element_bytes"] = plan.word_bytes
     if plan.stages is not None:
         for name in ("rows_per_stage", "pieces", "piece_bytes", "slot_bytes", "box_bytes"):
