@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -16,7 +15,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_RANK, UNIT, CopyPlan, TilePlan
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import Region, permuted_view
-from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
+from cupytma.ops.prepared import Address, Memory, Prepared, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
@@ -92,7 +91,9 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     return destination
 
 
-def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None) -> None:
+def move(
+    source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None, index: Any = None
+) -> None:
     """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
     Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before.
@@ -102,60 +103,74 @@ def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: 
     axes : tuple of int or None
         Or whatever else says what is done where `prepare` is given.
     prepare : callable, optional
-        Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's.
+        Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's,
+        and the index's if there is one.
+    index : array, optional
+        Read beside the source.
     """
     kind = source.__class__
     read = layouts.get(kind)
     if read is None or kind is not destination.__class__ or stream is not None:
-        _move_any(source, axes, destination, stream, prepare)
+        _move_any(source, axes, destination, stream, prepare, index)
         return
     try:
         start, place = place_of(source)
         target, other = place_of(destination)
-        key = axes, place, other, start % UNIT, target % UNIT, read(source), read(destination)
+        key: tuple[Any, ...] = axes, place, other, start % UNIT, target % UNIT, read(source), read(destination)
+        if index is not None:
+            if kind is not index.__class__:
+                raise TypeError
+            numbers, third = place_of(index)
+            key = *key, third, numbers % UNIT, read(index)
         prepared = _prepared.get(key)
-    except TypeError:  # host memory, or axes that are none: the long way says so
-        _move_any(source, axes, destination, stream, prepare)
+    except TypeError:  # host memory, an index of another kind, or axes that are none: the long way says so
+        _move_any(source, axes, destination, stream, prepare, index)
         return
     if place != current_device():
-        with cupy().cuda.Device(place):
-            _move_any(source, axes, destination, stream, prepare)
+        _move_any(source, axes, destination, stream, prepare, index)
         return
     if prepared is None:
-        prepared = (prepare or _prepare)(view_of(source), axes, view_of(destination))
+        prepared = _prepare_views(axes, prepare, source, destination, index)
         _prepared.keep(key, prepared)
-    prepared.launch(start, target, current_handle(place))
+    if index is None:
+        prepared.launch(current_handle(place), start, target)
+    else:
+        prepared.launch(current_handle(place), start, target, numbers)
 
 
-def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None) -> None:
-    if stream is None:
-        stream = current_stream(source, destination)
-    views = view_of(source), view_of(destination)
-    prepared = (prepare or _prepare)(views[0], axes, views[1])
-    for view in views:
-        wait_for(view.stream, stream)
-    prepared.launch(views[0].address, views[1].address, handle_of(stream))
-    for array in (source, destination):
+def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
+    arrays = (source, destination) if index is None else (source, destination, index)
+    views = tuple(map(view_of, arrays))
+    prepared = _prepare_views(axes, prepare, *views)
+    with cupy().cuda.Device(views[0].device):
+        if stream is None:
+            stream = current_stream(*arrays)
+        for view in views:
+            wait_for(view.stream, stream)
+        prepared.launch(handle_of(stream), *(view.address for view in views))
+    for array in arrays:
         if array.__class__ not in layouts:
             learn(array.__class__)
 
 
-def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> PreparedCopy:
+def _prepare_views(axes: Any, prepare: Prepare | None, source: Any, *others: Any) -> Prepared:
+    views = (view_of(other) for other in others if other is not None)
+    return (prepare or _prepare)(view_of(source), axes, *views)
+
+
+def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> Prepared:
     check_devices(source, destination)
     if axes is not None:
         source = permuted_view(source, axes)
-    key = replace(source, address=source.address % UNIT), replace(destination, address=destination.address % UNIT)
-    found = _prepared.get(key)
-    if found is None:
-        device = int(source.device or 0)
-        with cupy().cuda.Device(device):
-            found = prepare_copy(source, destination, lambda plan, bases: _launches(plan, bases, device))
-        _prepared.keep(key, found)
-    return found
+    device = int(source.device or 0)
+    return _prepared.once(
+        None, (source, destination),
+        lambda: prepare_copy(source, destination, lambda plan, bases: _launches(plan, bases, device)),
+    )  # fmt: skip
 
 
 _prepared = Memory()
-Prepare = Callable[[ArrayView, Any, ArrayView], PreparedCopy]
+Prepare = Callable[..., Prepared]
 # How the arrays that can be trusted say their layout, by their type.
 layouts: dict[type, Callable[[Any], Any]] = {}
 

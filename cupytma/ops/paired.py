@@ -11,8 +11,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, compiled, move, templates
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.layout import share_memory
-from cupytma.ops.prepared import BASES, Memory, PreparedCopy, span_bytes
-from cupytma.runtime.device import cupy
+from cupytma.ops.prepared import BASES, Memory, Prepared, PreparedCopy, span_bytes
 from cupytma.runtime.module import Module
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView
@@ -73,22 +72,18 @@ _prepared = Memory()
 
 
 def _prepare(
-    operation: Hashable, build: Build, source: ArrayView, destination: ArrayView, in_place: bool
-) -> PreparedCopy:
+    operation: Hashable, build_plans: Build, source: ArrayView, destination: ArrayView, in_place: bool
+) -> Prepared:
     check_devices(source, destination)
     check_writable(destination)
-    places = source.address % UNIT, destination.address % UNIT
-    key = operation, replace(source, address=places[0]), replace(destination, address=places[1])
-    found = _prepared.get(key)
-    if found is None:
-        bases = BASES[0] + places[0], BASES[1] + places[1]
-        with cupy().cuda.Device(int(source.device or 0)):
-            plans = build(replace(source, address=bases[0]), replace(destination, address=bases[1]))
-            launches = templates(plans, bases)
-        spans = span_bytes(source), span_bytes(destination)
-        found = PreparedCopy(launches, spans, (source, destination), _check_nothing if in_place else check_apart)
-        _prepared.keep(key, found)
-    return found
+
+    def build() -> PreparedCopy:
+        bases = BASES[0] + source.address % UNIT, BASES[1] + destination.address % UNIT
+        plans = build_plans(replace(source, address=bases[0]), replace(destination, address=bases[1]))
+        spans, check = (span_bytes(source), span_bytes(destination)), _check_nothing if in_place else check_apart
+        return PreparedCopy(templates(plans, bases), spans, (source, destination), check)
+
+    return _prepared.once(operation, (source, destination), build)
 
 
 @cache

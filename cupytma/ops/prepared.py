@@ -6,12 +6,13 @@ and the addresses' last bits, so it is found once for all arrays that have these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from cupytma.ops.copy_plan import UNIT, CopyPlan, plan_copy
 from cupytma.ops.layout import check_overlap
+from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Template
 from cupytma.tensormap.arrays import ArrayView
 
@@ -41,7 +42,7 @@ class PreparedCopy:
     views: tuple[ArrayView, ArrayView]
     check: Callable[[ArrayView, ArrayView], None] = check_overlap
 
-    def launch(self, source: int, destination: int, handle: int) -> None:
+    def launch(self, handle: int, source: int, destination: int) -> None:
         """Copy between two addresses, in a stream.
 
         Raises
@@ -94,21 +95,49 @@ def span_bytes(view: ArrayView) -> tuple[int, int]:
     return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0) + view.itemsize
 
 
+class Prepared(Protocol):
+    """What is launched with the addresses of the moment."""
+
+    @property
+    def launch(self) -> Callable[..., None]:
+        """Launches, given a stream's handle and the address of each array."""
+
+
 class Memory:
-    """Prepared copies by what they depend on; the oldest go when there are many."""
+    """Prepared operations by what they depend on; the oldest go when there are many."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, PreparedCopy] = {}
+        self._known: dict[Any, Prepared] = {}
 
-    def get(self, key: Any) -> PreparedCopy | None:
-        """The copy prepared for a key."""
+    def get(self, key: Any) -> Prepared | None:
+        """What is prepared for a key."""
         return self._known.get(key)
 
-    def keep(self, key: Any, prepared: PreparedCopy) -> None:
-        """Keep a copy under a key."""
+    def keep(self, key: Any, prepared: Prepared) -> None:
+        """Keep what is prepared under a key."""
         while len(self._known) >= _KEPT:
             self._known.pop(next(iter(self._known)), None)
         self._known[key] = prepared
+
+    def once(self, operation: Hashable, views: Sequence[ArrayView], build: Callable[[], Prepared]) -> Prepared:
+        """What is prepared for an operation and arrays of these layouts on one device; built there if it is not yet.
+
+        Parameters
+        ----------
+        operation : hashable
+            What is done beside the layouts.
+        views : sequence of ArrayView
+            Of their addresses the last bits count.
+        build : callable
+            Prepares it.
+        """
+        key = operation, *(replace(view, address=view.address % UNIT) for view in views)
+        found = self._known.get(key)
+        if found is None:
+            with cupy().cuda.Device(views[0].device):
+                found = build()
+            self.keep(key, found)
+        return found
 
 
 class Address(int):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 from cupytma.ops.array_copy import check_devices, compiled, move, plan_tiles, plan_words, region_argument, templates
-from cupytma.ops.copy_plan import UNIT, CopyPlan
-from cupytma.ops.prepared import Memory, PreparedCopy, prepare
+from cupytma.ops.copy_plan import CopyPlan
+from cupytma.ops.prepared import Memory, Prepared, PreparedCopy, prepare
 from cupytma.ops.reduction_plan import check_reduced, element_type, plan_reduction
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
@@ -123,22 +122,18 @@ reduce_dec = _reducer("dec")
 _prepared = Memory()
 
 
-def _prepare(source: ArrayView, operation: str, destination: ArrayView) -> PreparedCopy:
+def _prepare(source: ArrayView, operation: str, destination: ArrayView) -> Prepared:
     check_devices(source, destination)
-    key = operation, *(replace(view, address=view.address % UNIT) for view in (source, destination))
-    found = _prepared.get(key)
-    if found is None:
-        device = int(source.device or 0)
-        data_type = element_type(operation, source.dtype)
 
-        with cupy().cuda.Device(device):
-            found = prepare(
-                source, destination,
-                lambda plan, bases: templates([_launch(operation, data_type, plan, source.itemsize, device)], bases),
-                partial(plan_reduction, operation), check_reduced,
-            )
-        _prepared.keep(key, found)
-    return found
+    def build() -> PreparedCopy:
+        device, data_type = int(source.device or 0), element_type(operation, source.dtype)
+        return prepare(
+            source, destination,
+            lambda plan, bases: templates([_launch(operation, data_type, plan, source.itemsize, device)], bases),
+            partial(plan_reduction, operation), check_reduced,
+        )  # fmt: skip
+
+    return _prepared.once(operation, (source, destination), build)
 
 
 def _launch(operation: str, data_type: DataType, plan: CopyPlan, itemsize: int, device: int) -> Plan:

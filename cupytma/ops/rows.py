@@ -10,19 +10,15 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, learn, place_in_words
-from cupytma.ops.copy_plan import UNIT
+from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, move, place_in_words
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
 from cupytma.ops.launch_size import LaunchSize
-from cupytma.ops.prepared import span_bytes
+from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.tensor_map import TensorMap
@@ -34,7 +30,6 @@ _WARP_THREADS = 32
 _WORD_THREADS = 256
 _WORD_BLOCKS_PER_MULTIPROCESSOR = 8
 _STAGE_ALIGNMENT = 128
-_KEPT = 1024
 _ROWS = np.dtype(
     [
         *((name, "u8") for name in ("source", "destination", "index", "failure", "rows", "table_rows", "row_bytes")),
@@ -172,7 +167,7 @@ class PreparedRows:
     Attributes
     ----------
     operation : str
-    launch : Template or None
+    template : Template or None
         Given the addresses of source, destination and index; None where there is nothing to move.
     views : tuple of ArrayView
         The three layouts; their addresses mean nothing.
@@ -181,19 +176,22 @@ class PreparedRows:
     """
 
     operation: str
-    launch: Template | None
+    template: Template | None
     views: tuple[ArrayView, ArrayView, ArrayView]
     spans: tuple[tuple[int, int], ...]
 
-    def __call__(self, handle: int, source: int, destination: int, index: int) -> None:
+    def launch(self, handle: int, source: int, destination: int, index: int) -> None:
         """Move rows between three addresses, in a stream.
 
         Raises
         ------
         ArrayError
             If the arrays overlap.
+        RowIndexError
+            If an earlier kernel has met an index out of range.
         """
-        if self.launch is None:
+        raise_noted(int(self.views[0].device or 0))
+        if self.template is None:
             return
         low, high = destination + self.spans[1][0], destination + self.spans[1][1]
         for address, (below, above) in ((source, self.spans[0]), (index, self.spans[2])):
@@ -201,58 +199,22 @@ class PreparedRows:
                 placed = zip(self.views, (source, destination, index), strict=True)
                 check_rows(self.operation, *(replace(view, address=address) for view, address in placed))
                 break
-        self.launch(handle, source, destination, index)
+        self.template(handle, source, destination, index)
 
 
-_prepared: dict[Any, PreparedRows] = {}
+_prepared = Memory()
 
 
 def _move(operation: str, mode: str, source: Any, destination: Any, index: Any, stream: Any) -> None:
-    """Arrays of CuPy and torch take the short way: their layouts are keys to what was prepared before."""
-    kind = source.__class__
-    read = layouts.get(kind)
-    if read is None or kind is not destination.__class__ or kind is not index.__class__ or stream is not None:
-        _move_any(operation, mode, source, destination, index, stream)
-        return
-    try:
-        (start, place), (target, other), (numbers, third) = place_of(source), place_of(destination), place_of(index)
-        key = (
-            operation, mode, place, other, third, start % UNIT, target % UNIT, numbers % UNIT,
-            read(source), read(destination), read(index),
-        )
-        prepared = _prepared.get(key)
-    except TypeError:  # host memory, or a mode that is none: the long way says so
-        _move_any(operation, mode, source, destination, index, stream)
-        return
-    if prepared is None or place != current_device():
-        _move_any(operation, mode, source, destination, index, stream)
-        if prepared is None:
-            _keep(key, _prepare(operation, mode, *map(view_of, (source, destination, index))))
-        return
-    raise_noted(place)
-    prepared(current_handle(place), start, target, numbers)
-
-
-def _move_any(operation: str, mode: str, source: Any, destination: Any, index: Any, stream: Any) -> None:
-    arrays = source, destination, index
-    views = view_of(source), view_of(destination), view_of(index)
-    prepared = _prepare(operation, mode, *views)
-    device = int(views[0].device or 0)
-    raise_noted(device)
-    with cupy().cuda.Device(device):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in layouts:
-            learn(array.__class__)
+    move(source, (operation, mode), destination, stream, _prepare, index)
 
 
 def _prepare(
-    operation: str, mode: str, source: ArrayView, destination: ArrayView, index: ArrayView
-) -> PreparedRows:
+    source: ArrayView, what: tuple[str, str], destination: ArrayView, index: ArrayView | None = None
+) -> Prepared:
+    operation, mode = what
+    if index is None:
+        raise ArrayError("index = None: an array of int32 or int64 is needed, with a number of a row for each row")
     check_mode(mode)
     check_devices(source, destination)
     if index.device != source.device:
@@ -260,21 +222,12 @@ def _prepare(
             f"the index is {place_in_words(index)}, and the arrays are on device {source.device}: move it there"
         )
     views = source, destination, index
-    key = operation, mode, *(replace(view, address=view.address % UNIT) for view in views)
-    found = _prepared.get(key)
-    if found is None:
-        device = int(source.device or 0)
-        with cupy().cuda.Device(device):
-            launch = _launch(operation, mode, views, device)
-        found = PreparedRows(operation, launch, views, tuple(map(span_bytes, views)))
-        _keep(key, found)
-    return found
 
+    def build() -> PreparedRows:
+        launch = _launch(operation, mode, views, int(source.device or 0))
+        return PreparedRows(operation, launch, views, tuple(map(span_bytes, views)))
 
-def _keep(key: Any, prepared: PreparedRows) -> None:
-    while len(_prepared) >= _KEPT:
-        _prepared.pop(next(iter(_prepared)), None)
-    _prepared[key] = prepared
+    return _prepared.once(what, views, build)
 
 
 def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayView], device: int) -> Template | None:

@@ -21,6 +21,7 @@ from cupytma.ops import (
     launch_size,
     paired,
     permutation,
+    prepared,
     reduction,
     rows,
 )
@@ -34,8 +35,8 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 HALF, OTHER, THIRD = 0x10000000, 0x40000000, 0x70000000
 SM_90A = target("sm_90a")
 MODULES = (
-    arrangement, array_copy, convolution_columns, explanation, filling, launch_size, paired, permutation, reduction,
-    rows,
+    arrangement, array_copy, convolution_columns, explanation, filling, launch_size, paired, permutation, prepared,
+    reduction, rows,
 )  # fmt: skip
 
 
@@ -59,9 +60,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
     monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
-    for module in (array_copy, paired, reduction):
-        monkeypatch.setattr(module, "_prepared", paired.Memory())
-    monkeypatch.setattr(rows, "_prepared", {})
+    for module in (array_copy, paired, reduction, rows):
+        monkeypatch.setattr(module, "_prepared", prepared.Memory())
     for module in MODULES:
         answers = {"cupy": SimpleNamespace(cuda=device), "current_target": SM_90A, "multiprocessors": 132}
         for name, value in answers.items():
@@ -96,7 +96,7 @@ def test_columns_are_prepared_once_and_launched_anywhere(cuda, padding: int, ker
         assert tma.im2col(x, 3, padding=padding, out=out) is out
         assert pointers(cuda.launches[-1]) == [HALF + distance, OTHER - distance]
     assert {launch.kernel for launch in cuda.launches} == {kernel}
-    assert len({id(prepared) for prepared in paired._prepared._known.values()}) == 1
+    assert len({id(found) for found in paired._prepared._known.values()}) == 1
 
 
 def test_sums_begin_with_zeros_in_the_output(cuda) -> None:
@@ -166,6 +166,10 @@ def array(place: int, *shape: int, dtype: str = "<f4") -> Array:
         (tma.fill, (array(HALF, 1000, 1000), 2), {}),
         (tma.reduce_add, (array(OTHER, 77, 501), array(HALF, 9, 77, 501)), {}),
         (tma.reduce_min, (array(OTHER + 4, 77, 500, dtype="<i4"), array(HALF, 77, 500, dtype="<i4")), {}),
+        (tma.gather_rows, (array(HALF, 5000, 256), array(THIRD, 9000, dtype="<i8")),
+         {"out": array(OTHER, 9000, 256)}),
+        (tma.scatter_rows, (array(OTHER, 5000, 7), array(THIRD, 900, dtype="<i4"), array(HALF, 900, 7)), {}),
+        (tma.scatter_add_rows, (array(OTHER, 5000, 8), array(THIRD, 900, dtype="<i4"), array(HALF, 900, 8)), {}),
     ],
 )  # fmt: skip
 def test_what_is_explained_is_what_is_launched(cuda, operation, arguments, options) -> None:
@@ -175,3 +179,34 @@ def test_what_is_explained_is_what_is_launched(cuda, operation, arguments, optio
     for part in found.parts:
         grid, _, _, threads, _, _, shared = cuda.launches[part.launch].shape[:7]
         assert (part.grid, part.threads, part.shared_bytes) == (grid, threads, shared)
+
+
+def test_rows_are_prepared_once_and_launched_anywhere(cuda) -> None:
+    for distance in (0, 0x100, 0x12340):
+        x, out = array(HALF + distance, 5000, 256), array(OTHER + distance, 900, 256)
+        index = array(THIRD - distance, 900, dtype="<i4")
+        assert tma.gather_rows(x, index, out) is out
+        told = np.frombuffer(cuda.launches[-1].arguments[0], rows._ROWS)[0]
+        assert (told["source"], told["destination"], told["index"]) == (
+            HALF + distance, OTHER + distance, THIRD - distance
+        )  # fmt: skip
+    assert len({id(found) for found in rows._prepared._known.values()}) == 1
+    tma.gather_rows(x, index, out, mode="clip")
+    assert len(rows._prepared._known) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((array(OTHER, 50, 256), None, array(HALF, 9, 256)), {}, "index = None"),
+        ((array(OTHER, 50, 256), np.zeros(9, "i4"), array(HALF, 9, 256)), {}, "index is in host memory"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), np.zeros((9, 256), "f4")), {}, "in host memory"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), array(HALF, 9, 256)), {"mode": []}, "mode = "),
+        ((array(OTHER, 50, 256), array(OTHER, 9, dtype="<i4"), array(HALF, 9, 256)), {}, "index and the destination"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), array(OTHER + 1024, 9, 256)), {}, "source and the"),
+    ],
+)
+def test_rows_that_cannot_be_moved_are_refused(cuda, arguments, options, message: str) -> None:
+    with pytest.raises(ArrayError, match=message):
+        tma.scatter_rows(*arguments, **options)
+    assert not cuda.launches
