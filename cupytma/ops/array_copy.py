@@ -361,11 +361,13 @@ _HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")
 def compiled(name: str, target: str, **defines: int | str) -> Module:
     """One of the package's kernel sources, compiled with macros."""
     kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
-    text = kernels.source(name)
-    return compile(
-        text, target, defines={"MAX_OUTER_RANK": MAX_OUTER_RANK, **defines},
-        headers={header: kernels.source(header) for header in _HEADERS.findall(text)},
-    )
+    text, headers = kernels.source(name), {}
+    waiting = _HEADERS.findall(text)
+    while waiting:
+        header = waiting.pop()
+        headers[header] = kernels.source(header)
+        waiting += _HEADERS.findall(headers[header])
+    return compile(text, target, defines={"MAX_OUTER_RANK": MAX_OUTER_RANK, **defines}, headers=headers)
 
 
 @cache
