@@ -66,7 +66,7 @@ class Part:
     grid, threads : int
         Blocks of the launch, and threads of a block.
     blocks : int
-        The most of the grid for each multiprocessor.
+        The most of the grid for each multiprocessor; 0 where each piece of the work has a block.
     shared_bytes : int
         Dynamic shared memory of a block.
     reason : str
@@ -99,8 +99,9 @@ class Part:
         if self.tiles:
             moved += f", in {self.tiles} tile{'s'[: self.tiles != 1]}"
             moved += f" of {self.box_dim} {self.data_type}" if self.box_dim else ""
-        of_one = f"{self.blocks} block{'s'[: self.blocks != 1]}"
-        launched = f"grid of {self.grid} × {self.threads} threads, {of_one} on a multiprocessor at most"
+        launched = f"grid of {self.grid} × {self.threads} threads"
+        if self.blocks:
+            launched += f", {self.blocks} block{'s'[: self.blocks != 1]} on a multiprocessor at most"
         if shares_launch:
             launched = "in the same launch"
         elif self.shared_bytes:

@@ -20,7 +20,7 @@ class LaunchSize:
     most : int
         Blocks that would all have something to do.
     blocks : int
-        Of one multiprocessor; the grid has no more than so many for each.
+        Of one multiprocessor; the grid has no more than so many for each. 0 for a block for each piece of the work.
     threads : int
         Of a block.
     shared_bytes : int
@@ -37,7 +37,7 @@ class LaunchSize:
 
     def grid(self, multiprocessors: int) -> int:
         """Blocks of the launch on a device of so many multiprocessors."""
-        return min(self.most, self.blocks * multiprocessors)
+        return min(self.most, self.blocks * multiprocessors) if self.blocks else self.most
 
     def plan(self, kernel: Kernel, arguments: Sequence[Any], device: int | None = None) -> Plan:
         """The launch of a kernel on a device, by default the current one."""

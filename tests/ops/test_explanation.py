@@ -13,6 +13,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops import explain, explanation
 from cupytma.ops.copy_plan import plan_copy
 from cupytma.ops.explained_parts import BULK, MAPS, WORDS, Machine
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.targets import target
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -161,6 +162,11 @@ def test_results_that_may_not_be_written_are_refused() -> None:
         explain(tma.flip, BASE, out=out)
     with pytest.raises(ArrayError, match="read-only"):
         explain(tma.fill, out, 1)
+
+
+@pytest.mark.parametrize(("blocks", "grid"), [(2, 264), (4, 500), (0, 500)])
+def test_grids_have_no_more_blocks_than_there_is_work_or_room(blocks: int, grid: int) -> None:
+    assert LaunchSize(500, blocks, 32).grid(132) == grid
 
 
 def test_arrays_that_do_not_exist_are_explained() -> None:
