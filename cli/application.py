@@ -19,6 +19,7 @@ from .failures import failure_of, wrapped_message
 
 # Name, the module that holds the command (under the command's own name), and what it does in one line.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "bench": ("bench", "Measure the operations on this GPU, beside torch and CuPy."),
     "cache": ("cache", "Show or clear the compiled kernels kept on disk."),
     "compile": ("compile", "Compile CUDA C++ for one or several targets."),
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
@@ -63,7 +64,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
 def cli() -> None:
-    """NVIDIA's Tensor Memory Accelerator from the command line. Only recording needs a GPU."""
+    """NVIDIA's Tensor Memory Accelerator from the command line. Only recording and measuring need a GPU."""
 
 
 def run() -> None:

@@ -3,12 +3,9 @@
 // col2im_1d … col2im_3d load tiles of columns through one tiled map and add them to the output through another, whose element
 // strides are the windows' strides: one thread of each block keeps STAGES tiles busy. col2im_<type> adds with ordinary
 // instructions, whatever the strides: a thread sums up all that falls on a number of the output, in the order of the taps.
-#include <cupytma.cuh>
+#include <ring.cuh>
 
-constexpr int stages = STAGES;
 constexpr int reading = READING;  // reductions that may still read their tiles while the next ones are loaded
-constexpr unsigned tile_alignment = 128;
-constexpr unsigned warp_threads = 32;
 
 // Spatial dimensions W first; channels in numbers.
 struct Tiling {
@@ -63,12 +60,12 @@ struct Place {
 
 // Walks the tiles of one block that add anything.
 template <int Spatial>
-struct Walk {
+struct Adding {
     const Tiling& tiling;
     unsigned long long tile;
 
     // Moves on to the next tile that adds something, from this one on; whether there is one.
-    __device__ bool find()
+    __device__ bool left()
     {
 #pragma unroll 1
         for (; tile < tiling.tiles; tile += gridDim.x) {
@@ -85,55 +82,20 @@ struct Walk {
     }
 };
 
-// Run by one thread. Tiles are dealt to the blocks in turn.
-template <int Spatial>
-__device__ void add_tiles(
-    const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling, unsigned char* shared,
-    unsigned long long* loaded)
-{
-    Walk<Spatial> loads{tiling, blockIdx.x}, adds{tiling, blockIdx.x};
-    unsigned load_count = 0;
-    const auto load = [&] {
-        const unsigned stage = load_count++ % stages;
-        const Place<Spatial> at = loads.take();
-        cupytma::mbarrier_arrive_expect_tx_sink(&loaded[stage], tiling.tile_bytes);
-        cupytma::tensor_load(shared + stage * tiling.stage_bytes, &source, at.from, &loaded[stage]);
-    };
-
-    for (int stage = 0; stage < stages; ++stage) {
-        cupytma::mbarrier_init(&loaded[stage], 1);
-    }
-    cupytma::fence_mbarrier_init();  // before the unit signals them
-    while (load_count + reading < stages && loads.find()) {
-        load();
-    }
-#pragma unroll 1
-    for (unsigned index = 0; adds.find(); ++index) {
-        const unsigned stage = index % stages;
-        cupytma::mbarrier_wait_parity(&loaded[stage], index / stages % 2);
-        const Place<Spatial> at = adds.take();
-        cupytma::tensor_reduce_add(&destination, at.to, shared + stage * tiling.stage_bytes);
-        cupytma::bulk_commit_group();
-        if (loads.find()) {
-            // The stage to refill was read by the reduction `reading` iterations ago.
-            cupytma::bulk_wait_group_read<reading>();
-            load();
-        }
-    }
-    cupytma::bulk_wait_group<0>();
-}
-
 template <int Spatial>
 __device__ void col2im(const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling)
 {
-    extern __shared__ unsigned char dynamic_shared[];
-    __shared__ unsigned long long loaded[stages];
-    if (!cupytma::elect_sync()) return;
-    cupytma::prefetch_tensormap(&source);
-    cupytma::prefetch_tensormap(&destination);
-    const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % tile_alignment;
-    add_tiles<Spatial>(
-        source, destination, tiling, dynamic_shared + (tile_alignment - misaligned) % tile_alignment, loaded);
+    in_one_thread(source, destination, [&](unsigned char* shared, unsigned long long* loaded) {
+        move_through_stages<reading>(
+            Adding<Spatial>{tiling, blockIdx.x}, shared, tiling.stage_bytes, loaded,
+            [&](const Place<Spatial>& at, unsigned char* stage, unsigned long long* barrier) {
+                cupytma::mbarrier_arrive_expect_tx_sink(barrier, tiling.tile_bytes);
+                cupytma::tensor_load(stage, &source, at.from, barrier);
+            },
+            [&](const Place<Spatial>& at, const unsigned char* stage) {
+                cupytma::tensor_reduce_add(&destination, at.to, stage);
+            });
+    });
 }
 
 #define COL2IM(spatial)                                                                                   \

@@ -3,12 +3,9 @@
 // im2col_1d … im2col_3d load tiles through an im2col map, which fills what lies outside the input with zeros, and store them
 // through a tiled one: one thread of each block keeps STAGES tiles busy. A tile is some channels of some output pixels at
 // some taps, one load for each tap. im2col_words moves everything with ordinary loads and stores, whatever the strides.
-#include <cupytma.cuh>
+#include <ring.cuh>
 
-constexpr int stages = STAGES;
 constexpr int reading = READING;  // stores that may still read their tiles while the next ones are loaded
-constexpr unsigned tile_alignment = 128;
-constexpr unsigned warp_threads = 32;
 
 // Spatial dimensions W first; coordinates in pixels, channels in words.
 struct Tiling {
@@ -87,54 +84,21 @@ __device__ void load_tile(
     }
 }
 
-// Run by one thread. Tiles are dealt to the blocks in turn.
-template <int Spatial>
-__device__ void move_tiles(
-    const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling, unsigned char* shared,
-    unsigned long long* loaded)
-{
-    const unsigned count = blockIdx.x < tiling.tiles ? (tiling.tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
-    const auto load = [&](unsigned index) {
-        const unsigned stage = index % stages;
-        load_tile<Spatial>(
-            shared + stage * tiling.stage_bytes, source, tiling, blockIdx.x + index * gridDim.x, &loaded[stage]);
-    };
-
-    for (int stage = 0; stage < stages; ++stage) {
-        cupytma::mbarrier_init(&loaded[stage], 1);
-    }
-    cupytma::fence_mbarrier_init();  // before the unit signals them
-    for (unsigned index = 0; index + reading < stages && index < count; ++index) {
-        load(index);
-    }
-#pragma unroll 1
-    for (unsigned index = 0; index < count; ++index) {
-        const unsigned stage = index % stages;
-        cupytma::mbarrier_wait_parity(&loaded[stage], index / stages % 2);
-        const Place at(tiling, blockIdx.x + index * gridDim.x);
-        const int to[3] = {at.channel, static_cast<int>(at.pixel), static_cast<int>(at.tap)};
-        cupytma::tensor_store(&destination, to, shared + stage * tiling.stage_bytes);
-        cupytma::bulk_commit_group();
-        if (index + stages - reading < count) {
-            // The stage to refill was stored `reading` iterations ago.
-            cupytma::bulk_wait_group_read<reading>();
-            load(index + stages - reading);
-        }
-    }
-    cupytma::bulk_wait_group<0>();
-}
-
 template <int Spatial>
 __device__ void im2col(const CUtensorMap& source, const CUtensorMap& destination, const Tiling& tiling)
 {
-    extern __shared__ unsigned char dynamic_shared[];
-    __shared__ unsigned long long loaded[stages];
-    if (!cupytma::elect_sync()) return;
-    cupytma::prefetch_tensormap(&source);
-    cupytma::prefetch_tensormap(&destination);
-    const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % tile_alignment;
-    move_tiles<Spatial>(
-        source, destination, tiling, dynamic_shared + (tile_alignment - misaligned) % tile_alignment, loaded);
+    in_one_thread(source, destination, [&](unsigned char* shared, unsigned long long* loaded) {
+        move_through_stages<reading>(
+            Dealt(tiling.tiles), shared, tiling.stage_bytes, loaded,
+            [&](unsigned tile, unsigned char* stage, unsigned long long* barrier) {
+                load_tile<Spatial>(stage, source, tiling, tile, barrier);
+            },
+            [&](unsigned tile, const unsigned char* stage) {
+                const Place at(tiling, tile);
+                const int to[3] = {at.channel, static_cast<int>(at.pixel), static_cast<int>(at.tap)};
+                cupytma::tensor_store(&destination, to, stage);
+            });
+    });
 }
 
 #define IM2COL(spatial)                                                                                   \

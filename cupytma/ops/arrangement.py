@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,8 +13,8 @@ from cupytma.ops.array_copy import empty, plan_launches
 from cupytma.ops.column_plan import ColumnTilePlan, plan_im2col
 from cupytma.ops.convolution import Convolution
 from cupytma.ops.convolution_columns import column_launch
-from cupytma.ops.copy_plan import plan_copy
-from cupytma.ops.filling import element_bytes, fill_launches
+from cupytma.ops.copy_plan import CopyPlan, plan_copy
+from cupytma.ops.filling import FillPlan, element_bytes, fill_launch, plan_fill
 from cupytma.ops.paired import carry_out
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
@@ -24,6 +24,7 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 _MAX_SPATIAL = 3
 Part = tuple[tuple[int, int], ...]
 """First element and extent along each dimension."""
+ArrangedPart = ColumnTilePlan | CopyPlan | FillPlan
 
 
 def pad(x: Any, pad_width: Any, value: Any = 0, out: Any = None, *, stream: Any = None) -> Any:
@@ -64,20 +65,9 @@ def pad(x: Any, pad_width: Any, value: Any = 0, out: Any = None, *, stream: Any 
     cupy()
     view = view_of(x)
     widths, pattern = pad_widths(pad_width, len(view.shape)), element_bytes(view.dtype, value)
-    shape = tuple(before + extent + after for extent, (before, after) in zip(view.shape, widths, strict=True))
     if out is None:
-        out = empty(x, shape, stream)
-
-    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
-        check_same(source, destination, shape)
-        plan = plan_window(source, destination, widths) if not any(pattern) else None
-        if plan is not None:
-            return [column_launch(plan)]
-        inside, *borders = pad_parts(source.shape, widths)
-        found = [plan for border in borders for plan in fill_launches(part_of(destination, border), pattern)]
-        return [*_copies(source, part_of(destination, inside)), *found]
-
-    carry_out(("pad", widths, pattern), launches, x, out, stream)
+        out = empty(x, padded_shape(view.shape, widths), stream)
+    _carry_out("pad", pad_plans, x, out, stream, widths, pattern)
     return out
 
 
@@ -112,15 +102,10 @@ def flip(x: Any, axes: Any = None, out: Any = None, *, stream: Any = None) -> An
     """
     cupy()
     shape = view_of(x).shape
-    chosen = _axes(range(len(shape)) if axes is None else axes, len(shape))
+    chosen = flip_axes(axes, len(shape))
     if out is None:
         out = empty(x, shape, stream)
-
-    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
-        check_same(source, destination, shape)
-        return _copies(flipped(source, chosen), destination)
-
-    carry_out(("flip", tuple(sorted(set(chosen)))), launches, x, out, stream)
+    _carry_out("flip", flip_plans, x, out, stream, chosen)
     return out
 
 
@@ -160,24 +145,65 @@ def roll(x: Any, shift: Any, axis: Any = None, out: Any = None, *, stream: Any =
     view = view_of(x)
     if out is None:
         out = empty(x, view.shape, stream)
-    shape = view.shape if axis is not None else (view.size,)
-    shifts = shifts_of(shift, 0 if axis is None else axis, shape)
-
-    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
-        check_same(source, destination, view.shape)
-        if axis is None:
-            source, destination = as_row(source), as_row(destination)
-        parts = roll_parts(source.shape, shifts)
-        return [plan for one, other in parts for plan in _copies(part_of(source, one), part_of(destination, other))]
-
-    carry_out(("roll", shifts, axis is None), launches, x, out, stream)
+    _carry_out("roll", roll_plans, x, out, stream, roll_shifts(shift, axis, view), axis is None)
     return out
+
+
+def pad_plans(
+    source: ArrayView, destination: ArrayView, widths: tuple[tuple[int, int], ...], pattern: bytes
+) -> list[tuple[str, ArrangedPart]]:
+    """What pads an array, in order, each with what it is of the result: all at once, or the inside and the borders."""
+    check_same(source, destination, padded_shape(source.shape, widths))
+    plan: ColumnTilePlan | str = "the border is not of zeros, and the out-of-bounds fill gives no other numbers"
+    if not any(pattern):
+        plan = plan_window(source, destination, widths)
+    if isinstance(plan, ColumnTilePlan):
+        return [("inside and borders", plan)]
+    inside, *borders = pad_parts(source.shape, widths)
+    filled = [("border", plan_fill(part_of(destination, border), pattern, plan)) for border in borders]
+    copied = "inside", plan_copy(source, part_of(destination, inside))
+    return [copied, *((name, part) for name, part in filled if part is not None)]
+
+
+def flip_plans(
+    source: ArrayView, destination: ArrayView, axes: tuple[int, ...]
+) -> list[tuple[str, ArrangedPart]]:
+    """What flips an array, as for `pad_plans`."""
+    check_same(source, destination, source.shape)
+    return [("", plan_copy(flipped(source, axes), destination))]
+
+
+def roll_plans(
+    source: ArrayView, destination: ArrayView, shifts: tuple[int, ...], as_one_row: bool
+) -> list[tuple[str, ArrangedPart]]:
+    """What rolls an array, as for `pad_plans`: a window for each side of the places where it is cut."""
+    check_same(source, destination, source.shape)
+    if as_one_row:
+        source, destination = as_row(source), as_row(destination)
+    parts = roll_parts(source.shape, shifts)
+    return [
+        (
+            f"window at {tuple(first for first, _ in other)}" if any(shifts) else "",
+            plan_copy(part_of(source, one), part_of(destination, other)),
+        )
+        for one, other in parts
+    ]
+
+
+def _carry_out(
+    name: str, plans: Callable[..., list[tuple[str, ArrangedPart]]], x: Any, out: Any, stream: Any, *operands: Any
+) -> None:
+    def launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
+        found = plans(source, destination, *operands)
+        return [launch for _, plan in found for launch in _LAUNCHES[type(plan)](plan)]
+
+    carry_out((name, *operands), launches, x, out, stream)
 
 
 def plan_window(
     source: ArrayView, destination: ArrayView, widths: tuple[tuple[int, int], ...]
-) -> ColumnTilePlan | None:
-    """A border of zeros as windows of one pixel over a padded input; None where no im2col map can do it.
+) -> ColumnTilePlan | str:
+    """A border of zeros as windows of one pixel over a padded input; the rule that forbids it where it cannot be.
 
     Parameters
     ----------
@@ -187,13 +213,15 @@ def plan_window(
         Elements before and after each dimension.
     """
     padded = [axis for axis, pair in enumerate(widths) if any(pair)]
-    if not padded or padded[-1] - padded[0] >= _MAX_SPATIAL or not source.size:
-        return None
+    if not padded or not source.size:
+        return "there is no border" if source.size else "the array is empty"
+    if padded[-1] - padded[0] >= _MAX_SPATIAL:
+        return f"borders reach over {padded[-1] - padded[0] + 1} dimensions, and an im2col map fills {_MAX_SPATIAL}"
     first, last = padded[0], padded[-1] + 1
     batch, channels = _merged(source, 0, first), _merged(source, last, len(widths))
     rows, row = _merged(destination, 0, last), _merged(destination, last, len(widths))
     if batch is None or channels is None or rows is None or row is None:
-        return None
+        return "dimensions around the borders do not follow one another in memory"
     spatial = range(first, last)
     extents, ones = tuple(source.shape[axis] for axis in spatial), (1,) * len(spatial)
     strides = tuple(source.strides[axis] for axis in spatial)
@@ -203,7 +231,9 @@ def plan_window(
     other = replace(destination, shape=(rows[0], row[0]), strides=(rows[1], row[1]))
     found = Convolution(batch[0], channels[0], extents, ones, ones, widths[first:last], ones)
     plan = plan_im2col(one, other, found)
-    return plan if isinstance(plan, ColumnTilePlan) else None
+    if isinstance(plan, ColumnTilePlan):
+        return plan
+    return "the result is empty" if plan is None else plan.reason
 
 
 def _merged(view: ArrayView, start: int, stop: int) -> tuple[int, int] | None:
@@ -243,6 +273,11 @@ def pad_widths(given: Any, rank: int) -> tuple[tuple[int, int], ...]:
         if not 0 <= min(pair) <= max(pair) < 2**48:
             raise ArrayError(f"pad_width = {given!r}: {pair} is outside 0 … 2^48 - 1; slice the array to cut it")
     return tuple(pairs)
+
+
+def padded_shape(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """Of an array with its borders."""
+    return tuple(before + extent + after for extent, (before, after) in zip(shape, widths, strict=True))
 
 
 def pad_parts(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...]) -> list[Part]:
@@ -297,6 +332,16 @@ def _axes(given: Any, rank: int) -> tuple[int, ...]:
     return tuple(axis % rank for axis in chosen)
 
 
+def flip_axes(given: Any, rank: int) -> tuple[int, ...]:
+    """The axes that an array is flipped along, counted from 0, each once; None is all."""
+    return tuple(sorted(set(_axes(range(rank) if given is None else given, rank))))
+
+
+def roll_shifts(shift: Any, axis: Any, view: ArrayView) -> tuple[int, ...]:
+    """How far each dimension is rolled, or the one row that the array is taken for without an axis."""
+    return shifts_of(shift, 0, (view.size,)) if axis is None else shifts_of(shift, axis, view.shape)
+
+
 def flipped(view: ArrayView, axes: Sequence[int]) -> ArrayView:
     """A view from the other end of some dimensions."""
     if not view.size:
@@ -336,6 +381,8 @@ def check_same(source: ArrayView, destination: ArrayView, shape: tuple[int, ...]
         raise ArrayError(f"the types differ: {source.dtype} and {destination.dtype}; view or convert one of them first")
 
 
-def _copies(source: ArrayView, destination: ArrayView) -> list[Plan]:
-    plan = plan_copy(source, destination)
-    return [] if plan.is_empty else list(plan_launches(plan, current_device()))
+_LAUNCHES: dict[type, Callable[[Any], Sequence[Plan]]] = {
+    ColumnTilePlan: lambda plan: [column_launch(plan)],
+    CopyPlan: lambda plan: plan_launches(plan, current_device()),
+    FillPlan: lambda plan: [fill_launch(plan)],
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from math import prod
@@ -16,24 +15,24 @@ import numpy as np
 
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, LINE, MAX_RANK, BulkPlan, CopyPlan, TilePlan
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import Region, permuted_view
 from cupytma.ops.ordinary import GROUPS, MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
-from cupytma.ops.prepared import Address, Memory, PreparedCopy, addresses_in
+from cupytma.ops.prepared import Address, Memory, Prepared, addresses_in
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.transposition import BAND, MAX_BATCHES, SHAPES, TransposePlan, TurnPlan
 from cupytma.runtime.compiler import Module, compile, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Kernel, current_device
-from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
-from cupytma.runtime.plan import AddressedLaunch, Plan, Template
+from cupytma.runtime.plan import Plan, Template
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.tensor_map import TensorMap
 
 # What the ring of a block holds where it has several tiles; a launch has a block for each tile where it may.
 STAGES = 2
-_WARP_THREADS = 32
+WARP_THREADS = 32
 _ITEM_THREADS = 256
 _WORD_COPY_THREADS = 256
 _WORDS_PER_THREAD = 4
@@ -84,7 +83,9 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     return destination
 
 
-def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None) -> None:
+def move(
+    source: Any, axes: Any, destination: Any, stream: Any = None, prepare: Prepare | None = None, index: Any = None
+) -> None:
     """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
     Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before, and those
@@ -95,81 +96,95 @@ def move(source: Any, axes: Any, destination: Any, stream: Any = None, prepare: 
     axes : tuple of int or None
         Or whatever else says what is done where `prepare` is given.
     prepare : callable, optional
-        Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's.
+        Prepares another operation on the views of the two arrays; it is told the source's, `axes`, the destination's,
+        and the index's if there is one.
+    index : array, optional
+        Read beside the source.
     """
     kind = source.__class__
     read = _described.get(kind)
     if read is None or kind is not destination.__class__ or stream is not None:
-        _move_any(source, axes, destination, stream, prepare)
+        _move_any(source, axes, destination, stream, prepare, index)
         return
     try:
-        exact = axes, read(source), read(destination)
+        exact: tuple[Any, ...] = axes, read(source), read(destination)
+        if index is not None:
+            if kind is not index.__class__:
+                raise TypeError
+            exact = *exact, read(index)
         known = _addressed.get(exact)
-    except TypeError:  # host memory, or axes that are none: the long way says so
-        _move_any(source, axes, destination, stream, prepare)
+    except TypeError:  # host memory, an index of another kind, or axes that are none: the long way says so
+        _move_any(source, axes, destination, stream, prepare, index)
         return
     if known is not None and known[0] == current_device():
         handle = current_handle(known[0])
         for launch in known[1]:
             launch(handle)
         return
-    _move_described(source, exact, destination, prepare)
+    _move_described(exact, prepare, source, destination, index)
 
 
-def _move_described(source: Any, exact: tuple[Any, Any, Any], destination: Any, prepare: Prepare | None) -> None:
-    """Move between two arrays as they are described, on their device."""
-    axes, (start, place, *layout), (target, other, *layout_there) = exact
+def _move_described(
+    exact: tuple[Any, ...], prepare: Prepare | None, source: Any, destination: Any, index: Any
+) -> None:
+    """Move between arrays as they are described, on their device."""
+    axes, *descriptions = exact
+    place = descriptions[0][1]
     if place != current_device():
-        with cupy().cuda.Device(place):
-            _move_any(source, axes, destination, None, prepare)
+        _move_any(source, axes, destination, None, prepare, index)
         return
-    key = axes, place, other, start % LINE, target % LINE, *layout, *layout_there
+    key = axes, *((start % LINE, *others) for start, *others in descriptions)
     prepared = _prepared.get(key)
     if prepared is None:
-        prepared = (prepare or _prepare)(view_of(source), axes, view_of(destination))
+        prepared = _prepare_views(axes, prepare, source, destination, index)
         _prepared.keep(key, prepared)
-    prepared.launch(start, target, current_handle(place))
+    addresses = [description[0] for description in descriptions]
+    prepared.launch(current_handle(place), *addresses)
     if (code := hash(exact)) in _seen:
-        _addressed.keep(exact, (place, prepared.at(start, target)))
+        _addressed.keep(exact, (place, prepared.at(*addresses)))
     else:
         _seen.keep(code, True)
 
 
-def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None) -> None:
+def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
     cupy()
-    if stream is None:
-        stream = current_stream(source, destination)
-    views = view_of(source), view_of(destination)
-    prepared = (prepare or _prepare)(views[0], axes, views[1])
-    for view in views:
-        wait_for(view.stream, stream)
-    prepared.launch(views[0].address, views[1].address, handle_of(stream))
-    for array in (source, destination):
+    arrays = (source, destination) if index is None else (source, destination, index)
+    views = tuple(map(view_of, arrays))
+    prepared = _prepare_views(axes, prepare, *views)
+    with cupy().cuda.Device(views[0].device):
+        if stream is None:
+            stream = current_stream(*arrays)
+        for view in views:
+            wait_for(view.stream, stream)
+        prepared.launch(handle_of(stream), *(view.address for view in views))
+    for array in arrays:
         if array.__class__ not in layouts:
             learn(array.__class__)
         if array.__class__ not in _described:
             _describe(array.__class__)
 
 
-def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> PreparedCopy:
+def _prepare_views(axes: Any, prepare: Prepare | None, source: Any, *others: Any) -> Prepared:
+    views = (view_of(other) for other in others if other is not None)
+    return (prepare or _prepare)(view_of(source), axes, *views)
+
+
+def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: ArrayView) -> Prepared:
     check_devices(source, destination)
     if axes is not None:
         source = permuted_view(source, axes)
-    key = replace(source, address=source.address % LINE), replace(destination, address=destination.address % LINE)
-    found = _prepared.get(key)
-    if found is None:
-        device = int(source.device or 0)
-        with cupy().cuda.Device(device):
-            found = prepare_copy(source, destination, lambda plan, bases: _launches(plan, bases, device))
-        _prepared.keep(key, found)
-    return found
+    device = int(source.device or 0)
+    return _prepared.once(
+        None, (source, destination),
+        lambda: prepare_copy(source, destination, lambda plan, bases: _launches(plan, bases, device)),
+    )  # fmt: skip
 
 
-_prepared: Memory[PreparedCopy] = Memory()
-# Launches by the operation, the two arrays' layouts and their addresses, for what was seen with these before.
-_addressed: Memory[tuple[int, tuple[AddressedLaunch, ...]]] = Memory()
+_prepared: Memory[Prepared] = Memory()
+# Launches by the operation, the arrays' layouts and their addresses, for what was seen with these before.
+_addressed: Memory[tuple[int, tuple[Callable[[int], None], ...]]] = Memory()
 _seen: Memory[bool] = Memory()
-Prepare = Callable[[ArrayView, Any, ArrayView], PreparedCopy]
+Prepare = Callable[..., Prepared]
 # How the arrays that can be trusted say their layout, by their type.
 layouts: dict[type, Callable[[Any], Any]] = {}
 
@@ -255,11 +270,21 @@ def check_devices(source: ArrayView, destination: ArrayView) -> None:
     for name, view in (("source", source), ("destination", destination)):
         if view.device is None:
             raise ArrayError(_HOST.format(name=name))
+    check_one_device(source, destination)
+
+
+def check_one_device(source: ArrayView, destination: ArrayView) -> None:
+    """Refuse arrays on different devices."""
     if source.device != destination.device:
         raise ArrayError(
-            f"the source is on device {source.device} and the destination on device {destination.device}; copy within "
+            f"the source is {place_in_words(source)} and the destination {place_in_words(destination)}; copy within "
             "one device, or move one of them first"
         )
+
+
+def place_in_words(view: ArrayView) -> str:
+    """Where an array is, in words."""
+    return "in host memory" if view.device is None else f"on device {view.device}"
 
 
 def plan_launches(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
@@ -280,8 +305,12 @@ def plan_launches(plan: CopyPlan, device: int) -> tuple[Plan, ...]:
 
 def _bulk_launch(bulk: BulkPlan) -> Plan:
     kernel = _copy_module(str(current_target())).kernel("bulk_copy")
-    arguments = Address(bulk.source), Address(bulk.destination), bulk.bytes
-    return kernel.plan(bulk.blocks, _WARP_THREADS * CHUNKS_PER_BLOCK, arguments)
+    return bulk_size(bulk).plan(kernel, (Address(bulk.source), Address(bulk.destination), bulk.bytes))
+
+
+def bulk_size(bulk: BulkPlan) -> LaunchSize:
+    """Of a launch that moves one run by bulk copies, a warp for each."""
+    return LaunchSize(bulk.blocks, 0, WARP_THREADS * CHUNKS_PER_BLOCK)
 
 
 def _tile_launch(tiles: TilePlan, rest: Region | None) -> Plan:
@@ -297,13 +326,14 @@ def plan_tiles(kernel: Kernel, tiles: TilePlan, rest: Region | None, argument: A
     argument
         What the kernel is told of `rest`.
     """
-    tile_bytes = tiles.source.box_bytes
-    return kernel.plan(
-        tiles.tiles,
-        _WARP_THREADS * (1 + (rest is not None)),
-        (tiles.source, tiles.destination, tiling_argument(tiles), argument),
-        shared_bytes=-(-tile_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT + _TILE_ALIGNMENT,
-    )
+    arguments = tiles.source, tiles.destination, tiling_argument(tiles), argument
+    return tile_size(tiles, rest).plan(kernel, arguments)
+
+
+def tile_size(tiles: TilePlan, rest: Region | None) -> LaunchSize:
+    """Of a launch that moves tiles: one warp of each block; what is left is moved by another."""
+    stage_bytes = -(-tiles.source.box_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
+    return LaunchSize(tiles.tiles, 0, WARP_THREADS * (1 + (rest is not None)), stage_bytes + _TILE_ALIGNMENT)
 
 
 def _ordinary_launch(region: Region, device: int) -> Plan:
@@ -318,8 +348,12 @@ def _ordinary_launch(region: Region, device: int) -> Plan:
 
 def plan_items(kernel: Kernel, region: Region, items: Items, *more: Any) -> Plan:
     """A launch of a kernel that has a thread for each item of a region; `more` are its further arguments."""
-    grid = -(-items.total // _ITEM_THREADS)
-    return kernel.plan(grid, _ITEM_THREADS, (places_argument(region, items), *more))
+    return item_size(items).plan(kernel, (places_argument(region, items), *more))
+
+
+def item_size(items: Items) -> LaunchSize:
+    """Of a launch that has a thread for each item."""
+    return LaunchSize(-(-items.total // _ITEM_THREADS), 0, _ITEM_THREADS)
 
 
 def _word_launch(region: Region, device: int) -> Plan:
@@ -328,10 +362,13 @@ def _word_launch(region: Region, device: int) -> Plan:
 
 def plan_words(kernel: Kernel, argument: Any, device: int, words: int | None = None) -> Plan:
     """A launch of a kernel that works on a region by ordinary loads and stores, on so many words or the region's."""
-    words = int(argument["words"]) if words is None else words
-    blocks = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
-    grid = min(blocks, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
-    return kernel.plan(grid, _WORD_COPY_THREADS, (argument,))
+    return word_size(int(argument["words"]) if words is None else words).plan(kernel, (argument,), device)
+
+
+def word_size(words: int) -> LaunchSize:
+    """Of a launch that works on so many words by ordinary loads and stores."""
+    most = -(-words // (_WORD_COPY_THREADS * _WORDS_PER_THREAD))
+    return LaunchSize(most, _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR, _WORD_COPY_THREADS)
 
 
 def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
@@ -340,20 +377,27 @@ def _transpose_launch(plan: TransposePlan, device: int) -> Plan:
     tiling["rows"], tiling["columns"], tiling["tiles"] = rows, columns, plan.tiles
     tiling["batches"] = plan.batches + (1,) * (MAX_BATCHES - len(plan.batches))
     tiling["band"] = min(BAND, rows)
-    shape = plan.shape
     kernel = transpose_module(str(current_target()), plan.element_bytes, 2 + len(plan.batches)).kernel("transpose")
-    return kernel.plan(
-        min(plan.tiles, shape.blocks * multiprocessors(device)),
-        shape.threads + _WARP_THREADS,
-        (plan.source, plan.destination, tiling[()]),
-        shared_bytes=(shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT,
-    )
+    return transpose_size(plan).plan(kernel, (plan.source, plan.destination, tiling[()]), device)
+
+
+def transpose_size(plan: TransposePlan) -> LaunchSize:
+    """Of a launch that transposes through tensor maps: one warp of each block loads."""
+    shape = plan.shape
+    return LaunchSize(
+        plan.tiles, shape.blocks, shape.threads + WARP_THREADS,
+        (shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT, shape.stages,
+    )  # fmt: skip
 
 
 def _turn_launch(plan: TurnPlan, device: int) -> Plan:
-    grid = min(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR * multiprocessors(device))
     kernel = turn_module(str(current_target())).kernel(f"turn_{plan.region.run}")
-    return kernel.plan(grid, _TURN_THREADS, (region_argument(plan.region, plan.region.run), plan.tiles))
+    return turn_size(plan).plan(kernel, (region_argument(plan.region, plan.region.run), plan.tiles), device)
+
+
+def turn_size(plan: TurnPlan) -> LaunchSize:
+    """Of a launch that transposes by ordinary loads and stores."""
+    return LaunchSize(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR, _TURN_THREADS)
 
 
 _HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")
@@ -362,11 +406,13 @@ _HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")
 def compiled(name: str, target: str, **defines: int | str) -> Module:
     """One of the package's kernel sources, compiled with macros."""
     kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
-    text = kernels.source(name)
-    return compile(
-        text, target, defines={"MAX_OUTER_RANK": MAX_OUTER_RANK, **defines},
-        headers={header: kernels.source(header) for header in _HEADERS.findall(text)},
-    )
+    text, headers = kernels.source(name), {}
+    waiting = _HEADERS.findall(text)
+    while waiting:
+        header = waiting.pop()
+        headers[header] = kernels.source(header)
+        waiting += _HEADERS.findall(headers[header])
+    return compile(text, target, defines={"MAX_OUTER_RANK": MAX_OUTER_RANK, **defines}, headers=headers)
 
 
 @cache

@@ -32,6 +32,7 @@ from cupytma.ops.broadcast_plan import (
     plan_broadcast,
 )
 from cupytma.ops.copy_plan import UNIT
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
@@ -267,14 +268,21 @@ def _launch(operation: str, view: ArrayView, plan: BroadcastPlan) -> Plan:
     if tiles is None:
         return plan_words(module.kernel("broadcast_elements"), rest, current_device(), int(rest["elements"]))
     kernel = module.kernel(f"broadcast_{tiles.rank}d")
-    threads = _WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
-    shared_bytes = shared_bytes_of(tiles)
-    clusters = resident_clusters(kernel, threads, shared_bytes, tiles.cluster, BROADCAST_BLOCKS_PER_MULTIPROCESSOR)
+    size = broadcast_size(plan, tiles)
+    clusters = resident_clusters(kernel, size.threads, size.shared_bytes, tiles.cluster, size.blocks)
     return kernel.plan(
-        tiles.stripes * parts_of(tiles, clusters) * tiles.cluster, threads,
+        tiles.stripes * parts_of(tiles, clusters) * tiles.cluster, size.threads,
         (tiles.source, tiles.destination, tiles.vector, stripes_argument(tiles), rest),
-        shared_bytes=shared_bytes, cluster=tiles.cluster,
+        shared_bytes=size.shared_bytes, cluster=tiles.cluster,
     )
+
+
+def broadcast_size(plan: BroadcastPlan, tiles: StripePlan) -> LaunchSize:
+    """Of a launch that combines tiles with a vector, in as many clusters as fit at once."""
+    threads = _WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
+    most = tiles.stripes * -(-tiles.blocks // tiles.cluster) * tiles.cluster
+    blocks = BROADCAST_BLOCKS_PER_MULTIPROCESSOR
+    return LaunchSize(most, blocks, threads, shared_bytes_of(tiles), BROADCAST_STAGES)
 
 
 def shared_bytes_of(tiles: StripePlan) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,15 +12,15 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
 from cupytma.ops.column_plan import ColumnTilePlan, ColumnWordPlan, plan_im2col
 from cupytma.ops.convolution import Convolution, convolution, spatial_axes
-from cupytma.ops.filling import fill_launches
+from cupytma.ops.filling import FillPlan, fill_launch, plan_fill
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan, plan_col2im
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.paired import ALIGNMENT, carry_out, kernels, spatial
 from cupytma.ops.permutation import permute
 from cupytma.ops.prepared import Address
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -32,6 +32,7 @@ _WARP_THREADS = 32
 _WORD_THREADS = 256
 _WORD_BLOCKS_PER_MULTIPROCESSOR = 8
 
+ColumnPart = ColumnTilePlan | ColumnWordPlan | FoldTilePlan | FoldWordPlan | FillPlan
 _COLUMN_TILING = np.dtype(
     [
         ("origin", "i4", 3), ("stride", "i4", 3), ("dilation", "u4", 3), ("kernel", "u4", 3), ("outputs", "u4", 3),
@@ -120,17 +121,16 @@ def im2col(
         or ``out`` does not fit.
     """
     cupy()
-    operands = tuple(map(_frozen, (kernel_size, stride, padding, dilation)))
     shape = tuple(x.shape) if hasattr(x, "shape") else view_of(x).shape
-    axes = spatial_axes(layout, len(shape))
-    found = _convolution(tuple(shape[axis] for axis in axes), *operands)
-    if axes[-1] != len(shape) - 1 and _channels_apart(view_of(x)):
+    axes, found = windows(shape, layout, kernel_size, stride, padding, dilation)
+    if is_turned_first(x, axes):
         x, axes = permute(x, axes, stream=stream), tuple(range(len(shape)))
     if out is None:
         out = empty(x, found.columns, stream)
     carry_out(
-        ("im2col", found, axes), lambda source, destination: _column_launches(source, destination, found, axes), x,
-        out, stream,
+        ("im2col", found, axes),
+        lambda source, destination: _launched(column_plans(source, destination, found, axes)),
+        x, out, stream,
     )  # fmt: skip
     return out
 
@@ -183,19 +183,37 @@ def col2im(
         As `im2col`; or if elements are of a type that is not added up.
     """
     cupy()
-    shape, *operands = map(_frozen, (shape, kernel_size, stride, padding, dilation))
-    extents = _extents(shape)
-    axes = spatial_axes(layout, len(extents))
-    found = _convolution(tuple(extents[axis] for axis in axes), *operands)
+    extents = extents_of(shape)
+    axes, found = windows(extents, layout, kernel_size, stride, padding, dilation)
     if out is None:
         out = empty(columns, extents, stream)
     elif view_of(out).shape != extents:
         raise ArrayError(f"out has shape {view_of(out).shape}, and the result has shape {extents}")
     carry_out(
-        ("col2im", found, axes), lambda source, destination: _fold_launches(source, destination, found, axes), columns,
-        out, stream,
+        ("col2im", found, axes),
+        lambda source, destination: _launched(fold_plans(source, destination, found, axes)),
+        columns, out, stream,
     )  # fmt: skip
     return out
+
+
+def windows(shape: tuple[int, ...], layout: Any, *operands: Any) -> tuple[tuple[int, ...], Convolution]:
+    """Where an array of a shape has its batch, spatial dimensions and channels, and the convolution over it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    layout : str
+    *operands
+        Kernel size, stride, padding and dilation, as for `im2col`.
+    """
+    axes = spatial_axes(layout, len(shape))
+    return axes, _convolution(tuple(shape[axis] for axis in axes), *map(_frozen, operands))
+
+
+def is_turned_first(x: Any, axes: tuple[int, ...]) -> bool:
+    """Whether an array's channels are brought last before columns are made of it."""
+    return axes[-1] != len(axes) - 1 and _channels_apart(view_of(x))
 
 
 def _frozen(value: Any) -> Any:
@@ -213,8 +231,9 @@ def _convolution(shape: tuple[int, ...], *operands: Any) -> Convolution:
 _known_convolution = lru_cache(maxsize=1024, typed=True)(convolution)
 
 
-def _extents(shape: Any) -> tuple[int, ...]:
+def extents_of(shape: Any) -> tuple[int, ...]:
     """A shape that was given, as integers."""
+    shape = _frozen(shape)
     if shape.__class__ is tuple and all(extent.__class__ is int and extent >= 0 for extent in shape):
         return shape
     try:
@@ -260,27 +279,40 @@ def check_pair(one: ArrayView, other: ArrayView, columns: ArrayView, found: Conv
         reach = max(reach, step * (extent - 1) + reach)
 
 
-def _column_launches(
+def column_plans(
     source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]
-) -> list[Plan]:
+) -> list[tuple[str, ColumnPart]]:
+    """What makes columns, in order, each with what it is of the result.
+
+    Parameters
+    ----------
+    source, destination : ArrayView
+    found : Convolution
+    axes : tuple of int
+        Where the source has its batch, spatial dimensions and channels.
+    """
     check_pair(source, destination, destination, found)
     plan = plan_im2col(permuted_view(source, axes), destination, found)
-    if plan is None:
-        return []
-    return [column_launch(plan) if isinstance(plan, ColumnTilePlan) else _column_words(plan)]
+    return [] if plan is None else [("columns", plan)]
 
 
-def _fold_launches(source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]) -> list[Plan]:
+def fold_plans(
+    source: ArrayView, destination: ArrayView, found: Convolution, axes: tuple[int, ...]
+) -> list[tuple[str, ColumnPart]]:
+    """What adds columns up, as for `column_plans`; the axes are the destination's."""
     check_pair(source, destination, source, found)
     plan = plan_col2im(source, permuted_view(destination, axes), found)
-    if isinstance(plan, FoldWordPlan):
-        return [_fold_words(plan)]
-    zeros = fill_launches(destination, bytes(destination.itemsize))
-    return zeros if plan is None else [*zeros, _fold_tiles(plan)]
+    zeros = None if isinstance(plan, FoldWordPlan) else plan_fill(destination, bytes(destination.itemsize))
+    return [(name, part) for name, part in (("zeros", zeros), ("sums", plan)) if part is not None]
 
 
-def _stage_bytes(tile_bytes: int) -> int:
-    return -(-tile_bytes // ALIGNMENT) * ALIGNMENT
+def _launched(plans: Sequence[tuple[str, ColumnPart]]) -> list[Plan]:
+    return [_LAUNCHES[type(plan)](plan) for _, plan in plans]
+
+
+def _stage_bytes(plan: ColumnTilePlan | FoldTilePlan) -> int:
+    loads = plan.taps if isinstance(plan, ColumnTilePlan) else 1
+    return -(-loads * plan.source.box_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def _geometry(argument: Any, found: Convolution) -> None:
@@ -293,12 +325,23 @@ def _geometry(argument: Any, found: Convolution) -> None:
 
 def _tile_launch(name: str, plan: ColumnTilePlan | FoldTilePlan, tiling: Any) -> Plan:
     module = kernels(f"{name}.cu", str(current_target()), STAGES=STAGES, READING=READING)
-    return module.kernel(f"{name}_{len(plan.convolution.extents)}d").plan(
-        min(plan.tiles, BLOCKS_PER_MULTIPROCESSOR * multiprocessors()),
-        _WARP_THREADS,
-        (plan.source, plan.destination, tiling[()]),
-        shared_bytes=STAGES * int(tiling["stage_bytes"]) + ALIGNMENT,
-    )
+    kernel = module.kernel(f"{name}_{len(plan.convolution.extents)}d")
+    return column_tile_size(plan).plan(kernel, (plan.source, plan.destination, tiling[()]))
+
+
+def column_tile_size(plan: ColumnTilePlan | FoldTilePlan) -> LaunchSize:
+    """Of a launch that moves tiles of columns."""
+    shared = STAGES * _stage_bytes(plan) + ALIGNMENT
+    return LaunchSize(plan.tiles, BLOCKS_PER_MULTIPROCESSOR, _WARP_THREADS, shared, STAGES)
+
+
+def column_word_size(plan: ColumnWordPlan | FoldWordPlan) -> LaunchSize:
+    """Of a launch that moves columns by ordinary loads and stores."""
+    if isinstance(plan, FoldWordPlan):
+        units = plan.destination.size * plan.parts
+    else:
+        units = plan.convolution.pixels * min(_WARP_THREADS, plan.convolution.taps * plan.words)
+    return LaunchSize(-(-units // _WORD_THREADS), _WORD_BLOCKS_PER_MULTIPROCESSOR, _WORD_THREADS)
 
 
 def column_launch(plan: ColumnTilePlan) -> Plan:
@@ -310,7 +353,7 @@ def column_launch(plan: ColumnTilePlan) -> Plan:
     tiling["tap_count"], tiling["channel_count"], _ = plan.counts
     tiling["channel_words"], tiling["pixels"], tiling["tiles"] = plan.channel_words, plan.pixels, plan.tiles
     tiling["load_bytes"] = plan.source.box_bytes
-    tiling["stage_bytes"] = _stage_bytes(plan.taps * plan.source.box_bytes)
+    tiling["stage_bytes"] = _stage_bytes(plan)
     return _tile_launch("im2col", plan, tiling)
 
 
@@ -322,14 +365,14 @@ def _fold_tiles(plan: FoldTilePlan) -> Plan:
     tiling["taps"], tiling["channels"], tiling["tile_channels"] = found.taps, plan.channels, plan.box[0]
     tiling["channel_count"], tiling["tiles"] = plan.counts[0], plan.tiles
     tiling["tile_bytes"] = plan.source.box_bytes
-    tiling["stage_bytes"] = _stage_bytes(plan.source.box_bytes)
+    tiling["stage_bytes"] = _stage_bytes(plan)
     return _tile_launch("col2im", plan, tiling)
 
 
-def _word_launch(name: str, kernel: str, units: int, source: int, destination: int, words: Any) -> Plan:
+def _word_launch(name: str, kernel: str, plan: ColumnWordPlan | FoldWordPlan, words: Any) -> Plan:
     module = kernels(f"{name}.cu", str(current_target()), STAGES=STAGES, READING=READING)
-    grid = min(-(-units // _WORD_THREADS), _WORD_BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
-    return module.kernel(kernel).plan(grid, _WORD_THREADS, (Address(source), Address(destination), words[()]))
+    arguments = Address(plan.source.address), Address(plan.destination.address), words[()]
+    return column_word_size(plan).plan(module.kernel(kernel), arguments)
 
 
 def _column_words(plan: ColumnWordPlan) -> Plan:
@@ -341,8 +384,7 @@ def _column_words(plan: ColumnWordPlan) -> Plan:
     words["row_stride"], words["tap_stride"] = plan.destination.strides[0], plan.tap_stride
     words["pixels"], words["outputs"], words["taps"] = found.pixels, spatial(found.outputs, 1), found.taps
     words["words"], words["parts"], words["word_bytes"] = plan.words, plan.parts, plan.word_bytes
-    units = found.pixels * min(_WARP_THREADS, found.taps * plan.words)
-    return _word_launch("im2col", "im2col_words", units, plan.source.address, plan.destination.address, words)
+    return _word_launch("im2col", "im2col_words", plan, words)
 
 
 def _fold_words(plan: FoldWordPlan) -> Plan:
@@ -355,6 +397,13 @@ def _fold_words(plan: FoldWordPlan) -> Plan:
     words["windows"] = spatial(found.outputs, 1)
     words["channels"], words["parts"] = plan.parts * found.channels, plan.parts
     words["numbers"] = plan.destination.size * plan.parts
-    return _word_launch(
-        "col2im", f"col2im_{plan.number}", int(words["numbers"]), plan.source.address, plan.destination.address, words
-    )
+    return _word_launch("col2im", f"col2im_{plan.number}", plan, words)
+
+
+_LAUNCHES: dict[type, Callable[[Any], Plan]] = {
+    ColumnTilePlan: column_launch,
+    ColumnWordPlan: _column_words,
+    FillPlan: fill_launch,
+    FoldTilePlan: _fold_tiles,
+    FoldWordPlan: _fold_words,
+}

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.layout import common_region
-from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument
+from cupytma.ops.array_copy import word_size
+from cupytma.ops.layout import Region, common_region
+from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument, word_bytes
 from cupytma.ops.paired import carry_out, kernels
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
 
-_THREADS = 256
-_WORDS_PER_THREAD = 4
-_BLOCKS_PER_MULTIPROCESSOR = 16
 _PATTERN_BYTES = 16
 _PATTERN = np.dtype([("bytes", "u1", _PATTERN_BYTES)])
 
@@ -52,7 +50,12 @@ def fill(dst: Any, value: Any, *, stream: Any = None) -> Any:
     """
     cupy()
     pattern = element_bytes(view_of(dst).dtype, value)
-    carry_out(("fill", pattern), lambda _, view: fill_launches(view, pattern), dst, dst, stream, in_place=True)
+
+    def launches(_: ArrayView, view: ArrayView) -> list[Plan]:
+        plan = plan_fill(view, pattern)
+        return [] if plan is None else [fill_launch(plan)]
+
+    carry_out(("fill", pattern), launches, dst, dst, stream, in_place=True)
     return dst
 
 
@@ -110,23 +113,56 @@ def element_bytes(name: str, value: Any) -> bytes:
         raise ArrayError(f"value = {value!r} for an array of {name}: {error}") from None
 
 
-def fill_launches(view: ArrayView, pattern: bytes) -> list[Plan]:
-    """The launch that sets every element of a view; none where it is empty.
+@dataclass(frozen=True)
+class FillPlan:
+    """Elements that are set to one value, by ordinary stores.
+
+    Attributes
+    ----------
+    region : Region
+        Of both the source and the destination.
+    pattern : bytes
+        Of one element.
+    reason : str
+        What keeps the value from coming in another way; empty where there is none.
+    """
+
+    region: Region
+    pattern: bytes
+    reason: str = ""
+
+    @property
+    def words(self) -> int:
+        """Stores, each of the longest word that fits everywhere."""
+        return self.region.bytes // word_bytes(self.region)
+
+
+def plan_fill(view: ArrayView, pattern: bytes, reason: str = "") -> FillPlan | None:
+    """How every element of a view is set; None where it is empty.
 
     Parameters
     ----------
     view : ArrayView
     pattern : bytes
         Of one element.
+    reason : str
+        As for `FillPlan`.
+
+    Raises
+    ------
+    ArrayError
+        If elements are of a size that no word of 16 bytes is made of.
     """
     if view.size == 0:
-        return []
+        return None
     if _PATTERN_BYTES % len(pattern):
         raise ArrayError(f"elements of {len(pattern)} B cannot be filled; those of 1, 2, 4, 8 and 16 B can")
-    argument = region_argument(common_region(view, view))
+    return FillPlan(common_region(view, view), pattern, reason)
+
+
+def fill_launch(plan: FillPlan) -> Plan:
+    """The launch that sets the elements."""
     repeated = np.zeros((), _PATTERN)
-    repeated["bytes"] = np.frombuffer(pattern * (_PATTERN_BYTES // len(pattern)), np.uint8)
-    blocks = -(-int(argument["words"]) // (_THREADS * _WORDS_PER_THREAD))
-    grid = min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
-    module = kernels("fill.cu", str(current_target()), MAX_OUTER_RANK=MAX_OUTER_RANK)
-    return [module.kernel("fill").plan(grid, _THREADS, (argument, repeated[()]))]
+    repeated["bytes"] = np.frombuffer(plan.pattern * (_PATTERN_BYTES // len(plan.pattern)), np.uint8)
+    kernel = kernels("fill.cu", str(current_target()), MAX_OUTER_RANK=MAX_OUTER_RANK).kernel("fill")
+    return word_size(plan.words).plan(kernel, (region_argument(plan.region), repeated[()]))

@@ -11,6 +11,7 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import TILING, compiled, empty, plan_launches, tiling_of
 from cupytma.ops.copy_plan import MAX_RANK
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast_plan import MulticastPlan, MulticastTiles, plan_multicast
 from cupytma.ops.ordinary import region_argument
 from cupytma.ops.paired import ALIGNMENT, carry_out
@@ -76,19 +77,33 @@ def multicast_copy(src: Any, dst: Any = None, *, copies: Any = None, stream: Any
     Multicast: PTX ISA, "cp.async.bulk.tensor", ``.multicast::cluster``.
     """
     cupy()
+    shape = shape_of_copies(src, dst, copies)
+    if dst is None:
+        dst = empty(src, shape, stream)
+    carry_out("multicast", multicast_launches, src, dst, stream)
+    return dst
+
+
+def shape_of_copies(src: Any, dst: Any, copies: Any) -> tuple[int, ...]:
+    """The shape that the copies have.
+
+    Raises
+    ------
+    ArrayError
+        If it is not given, or the destination has another.
+    """
     shape = view_of(src).shape
     given = None if copies is None else copies_of(copies)
     if dst is None:
         if given is None:
             raise ArrayError("multicast_copy needs an array to write, or how many copies are to be made: copies=8")
-        dst = empty(src, (*given, *shape), stream)
-    elif given is not None and view_of(dst).shape != (*given, *shape):
+        return (*given, *shape)
+    if given is not None and view_of(dst).shape != (*given, *shape):
         raise ArrayError(
             f"copies = {copies!r} of an array of shape {shape} are of shape {(*given, *shape)}, and the destination "
             f"has {view_of(dst).shape}: leave copies out, or give one that fits"
         )
-    carry_out("multicast", _launches, src, dst, stream)
-    return dst
+    return view_of(dst).shape
 
 
 def copies_of(copies: Any) -> tuple[int, ...]:
@@ -108,7 +123,7 @@ def copies_of(copies: Any) -> tuple[int, ...]:
     return found
 
 
-def _launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
+def multicast_launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
     plan = plan_multicast(source, destination)
     before = [] if plan.before is None else list(plan_launches(plan.before, current_device()))
     return before if plan.tiles is None else [*before, _tile_launch(plan, plan.tiles)]
@@ -116,16 +131,21 @@ def _launches(source: ArrayView, destination: ArrayView) -> list[Plan]:
 
 def _tile_launch(plan: MulticastPlan, tiles: MulticastTiles) -> Plan:
     kernel = multicast_module(str(current_target()), tiles.cluster).kernel(f"multicast_copy_{tiles.rank}d")
+    size = multicast_size(plan, tiles)
+    clusters = resident_clusters(kernel, size.threads, size.shared_bytes, tiles.cluster, size.blocks)
+    return kernel.plan(
+        min(tiles.items, clusters) * tiles.cluster, size.threads,
+        (tiles.source, tiles.destination, copies_argument(tiles), region_argument(plan.rest)),
+        shared_bytes=size.shared_bytes, cluster=tiles.cluster,
+    )
+
+
+def multicast_size(plan: MulticastPlan, tiles: MulticastTiles) -> LaunchSize:
+    """Of a launch that copies to many places, in as many clusters as fit at once."""
     threads = _WARP_THREADS + (_HELPER_THREADS if plan.rest is not None else 0)
     shared_bytes = MULTICAST_STAGES * -(-tiles.source.box_bytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
-    clusters = resident_clusters(
-        kernel, threads, shared_bytes, tiles.cluster, MULTICAST_BLOCKS_PER_MULTIPROCESSOR
-    )
-    return kernel.plan(
-        min(tiles.items, clusters) * tiles.cluster, threads,
-        (tiles.source, tiles.destination, copies_argument(tiles), region_argument(plan.rest)),
-        shared_bytes=shared_bytes, cluster=tiles.cluster,
-    )
+    most = tiles.items * tiles.cluster
+    return LaunchSize(most, MULTICAST_BLOCKS_PER_MULTIPROCESSOR, threads, shared_bytes, MULTICAST_STAGES)
 
 
 def resident_clusters(kernel: Kernel, threads: int, shared_bytes: int, cluster: int, blocks: int) -> int:

@@ -11,8 +11,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, compiled, move, templates
 from cupytma.ops.copy_plan import LINE
 from cupytma.ops.layout import share_memory
-from cupytma.ops.prepared import BASES, Memory, PreparedCopy, span_bytes
-from cupytma.runtime.device import cupy
+from cupytma.ops.prepared import BASES, Memory, Prepared, PreparedCopy, span_bytes
 from cupytma.runtime.module import Module
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView
@@ -23,9 +22,16 @@ ALIGNMENT = 128  # bytes: of each tile of shared memory
 Build = Callable[[ArrayView, ArrayView], Sequence[Plan]]
 
 
-def _check_apart(source: ArrayView, destination: ArrayView) -> None:
+def check_apart(source: ArrayView, destination: ArrayView) -> None:
+    """Refuse a result that overlaps what it is made of."""
     if share_memory(source, destination):
         raise ArrayError("the result overlaps the array it is made of in memory; give it memory of its own")
+
+
+def check_writable(destination: ArrayView) -> None:
+    """Refuse a result that may not be written."""
+    if destination.read_only and destination.size:
+        raise ArrayError("the result's array is read-only; give one that may be written")
 
 
 def _check_nothing(source: ArrayView, destination: ArrayView) -> None:
@@ -62,27 +68,22 @@ def carry_out(
     )  # fmt: skip
 
 
-_prepared: Memory[PreparedCopy] = Memory()
+_prepared: Memory[Prepared] = Memory()
 
 
 def _prepare(
-    operation: Hashable, build: Build, source: ArrayView, destination: ArrayView, in_place: bool
-) -> PreparedCopy:
+    operation: Hashable, build_plans: Build, source: ArrayView, destination: ArrayView, in_place: bool
+) -> Prepared:
     check_devices(source, destination)
-    if destination.read_only and destination.size:
-        raise ArrayError("the result's array is read-only; give one that may be written")
-    places = source.address % LINE, destination.address % LINE
-    key = operation, replace(source, address=places[0]), replace(destination, address=places[1])
-    found = _prepared.get(key)
-    if found is None:
-        bases = BASES[0] + places[0], BASES[1] + places[1]
-        with cupy().cuda.Device(int(source.device or 0)):
-            plans = build(replace(source, address=bases[0]), replace(destination, address=bases[1]))
-            launches = templates(plans, bases)
-        spans = span_bytes(source), span_bytes(destination)
-        found = PreparedCopy(launches, spans, (source, destination), _check_nothing if in_place else _check_apart)
-        _prepared.keep(key, found)
-    return found
+    check_writable(destination)
+
+    def build() -> PreparedCopy:
+        bases = BASES[0] + source.address % LINE, BASES[1] + destination.address % LINE
+        plans = build_plans(replace(source, address=bases[0]), replace(destination, address=bases[1]))
+        spans, check = (span_bytes(source), span_bytes(destination)), _check_nothing if in_place else check_apart
+        return PreparedCopy(templates(plans, bases), spans, (source, destination), check)
+
+    return _prepared.once(operation, (source, destination), build)
 
 
 @cache

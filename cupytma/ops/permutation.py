@@ -57,9 +57,20 @@ def transpose(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     Parameters, result and errors as for `permute`; ``x`` has at least two dimensions.
     """
     rank = x.ndim if isinstance(getattr(x, "ndim", None), int) else len(view_of(x).shape)
+    return permute(x, transposed_axes(rank), out=out, stream=stream)
+
+
+def transposed_axes(rank: int) -> tuple[int, ...]:
+    """The axes of a transposition, for `permute`.
+
+    Raises
+    ------
+    ArrayError
+        If there are fewer than two dimensions.
+    """
     if rank < 2:
         raise ArrayError(f"a transposition exchanges the last two dimensions, and the array has {rank}")
-    return permute(x, (*range(rank - 2), rank - 1, rank - 2), out=out, stream=stream)
+    return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _tuple(axes: Any) -> tuple[Any, ...]:

@@ -6,13 +6,14 @@ and the addresses' last bits, so it is found once for all arrays that have these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from cupytma.ops.copy_plan import LINE, CopyPlan, plan_copy
 from cupytma.ops.layout import check_overlap
-from cupytma.runtime.plan import AddressedLaunch, Template
+from cupytma.runtime.device import cupy
+from cupytma.runtime.plan import Template
 from cupytma.tensormap.arrays import ArrayView
 
 # Where plans are made that hold for every address with the same last bits: far from each other, whatever the arrays.
@@ -41,7 +42,7 @@ class PreparedCopy:
     views: tuple[ArrayView, ArrayView]
     check: Callable[[ArrayView, ArrayView], None] = check_overlap
 
-    def launch(self, source: int, destination: int, handle: int) -> None:
+    def launch(self, handle: int, source: int, destination: int) -> None:
         """Copy between two addresses, in a stream.
 
         Raises
@@ -56,7 +57,7 @@ class PreparedCopy:
             template(handle, source, destination)
 
 
-    def at(self, source: int, destination: int) -> tuple[AddressedLaunch, ...]:
+    def at(self, source: int, destination: int) -> tuple[Callable[[int], None], ...]:
         """The launches between two addresses, between which it was launched before."""
         return tuple(template.at(source, destination) for template in self.launches)
 
@@ -99,6 +100,18 @@ def span_bytes(view: ArrayView) -> tuple[int, int]:
     return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0) + view.itemsize
 
 
+class Prepared(Protocol):
+    """What is launched with the addresses of the moment."""
+
+    @property
+    def launch(self) -> Callable[..., None]:
+        """Launches, given a stream's handle and the address of each array."""
+
+    @property
+    def at(self) -> Callable[..., tuple[Callable[[int], None], ...]]:
+        """What launches on a stream, given the address of each array, at which it was launched before."""
+
+
 Kept = TypeVar("Kept")
 
 
@@ -126,6 +139,26 @@ class Memory(Generic[Kept]):
             except (RuntimeError, StopIteration):  # another thread keeps something at the same time
                 continue
         self._known[key] = prepared
+
+    def once(self, operation: Hashable, views: Sequence[ArrayView], build: Callable[[], Kept]) -> Kept:
+        """What is prepared for an operation and arrays of these layouts on one device; built there if it is not yet.
+
+        Parameters
+        ----------
+        operation : hashable
+            What is done beside the layouts.
+        views : sequence of ArrayView
+            Of their addresses the last bits count.
+        build : callable
+            Prepares it.
+        """
+        key = operation, *(replace(view, address=view.address % LINE) for view in views)
+        found = self._known.get(key)
+        if found is None:
+            with cupy().cuda.Device(views[0].device):
+                found = build()
+            self.keep(key, found)
+        return found
 
 
 class Address(int):

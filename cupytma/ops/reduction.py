@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -18,18 +17,17 @@ from cupytma.ops.array_copy import (
     plan_words,
     templates,
 )
-from cupytma.ops.copy_plan import LINE, CopyPlan
+from cupytma.ops.copy_plan import CopyPlan
 from cupytma.ops.ordinary import GRANULE, region_argument
-from cupytma.ops.prepared import Memory, PreparedCopy, prepare
-from cupytma.ops.reduction_plan import OWNED, check_reduced, element_type, parts_of, plan_reduction
+from cupytma.ops.prepared import Memory, Prepared, PreparedCopy, prepare
+from cupytma.ops.reduction_plan import check_reduced, element_type, owned_parts, plan_reduction
 from cupytma.runtime.compiler import Module, current_target
-from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan, Template
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 
 # What a reduction is called in the kernels, where some of the names are the language's own.
-_ARITHMETIC = {
+ARITHMETIC = {
     "add": "add",
     "min": "minimum",
     "max": "maximum",
@@ -135,35 +133,30 @@ reduce_xor = _reducer("xor")
 reduce_inc = _reducer("inc")
 reduce_dec = _reducer("dec")
 
-_prepared: Memory[PreparedCopy] = Memory()
+_prepared: Memory[Prepared] = Memory()
 
 
-def _prepare(source: ArrayView, way: tuple[str, bool], destination: ArrayView) -> PreparedCopy:
+def _prepare(source: ArrayView, way: tuple[str, bool], destination: ArrayView) -> Prepared:
     check_devices(source, destination)
-    key = way, *(replace(view, address=view.address % LINE) for view in (source, destination))
-    found = _prepared.get(key)
-    if found is None:
-        (operation, atomic), device = way, int(source.device or 0)
-        data_type = element_type(operation, source.dtype)
+    (operation, atomic), device = way, int(source.device or 0)
 
-        def launch(plan: CopyPlan, bases: tuple[int, int]) -> tuple[Template, ...]:
-            module = reduction_module(str(current_target()), operation, data_type, atomic)
-            return templates([_launch(module, plan, source.itemsize, device)], bases)
+    def launch(plan: CopyPlan, bases: tuple[int, int]) -> tuple[Template, ...]:
+        module = reduction_module(str(current_target()), operation, element_type(operation, source.dtype), atomic)
+        return templates([_launch(module, plan, source.itemsize, device)], bases)
 
-        with cupy().cuda.Device(device):
-            found = prepare(
-                source, destination, launch, partial(plan_reduction, operation, atomic=atomic), check_reduced
-            )
-        _prepared.keep(key, found)
-    return found
+    def build() -> PreparedCopy:
+        element_type(operation, source.dtype)  # which says what cannot be reduced
+        plan_for = partial(plan_reduction, operation, atomic=atomic)
+        return prepare(source, destination, launch, plan_for, check_reduced)
+
+    return _prepared.once(way, (source, destination), build)
 
 
 def _launch(module: Module, plan: CopyPlan, itemsize: int, device: int) -> Plan:
     if plan.tiles is not None:
         kernel = module.kernel(f"tile_reduce_{plan.tiles.rank}d")
         return plan_tiles(kernel, plan.tiles, plan.rest, region_argument(plan.rest, itemsize))
-    assert plan.rest is not None
-    parts = None if plan.reason != OWNED else parts_of(plan.rest, itemsize)
+    parts = owned_parts(plan, itemsize)
     if parts is None:
         return plan_words(module.kernel("element_reduce"), region_argument(plan.rest, itemsize), device)
     name = f"{'vector' if parts.items.word == GRANULE else 'scalar'}_reduce_{len(parts.region.outer) + 1}d"
@@ -174,6 +167,6 @@ def _launch(module: Module, plan: CopyPlan, itemsize: int, device: int) -> Plan:
 def reduction_module(target: str, operation: str, data_type: DataType, atomic: bool = False) -> Module:
     """The kernels of one reduction of elements of one type, which others may have at the same time or not."""
     return compiled(
-        "reduce.cu", target, STAGES=STAGES, ELEMENT=data_type.name, ARITHMETIC=_ARITHMETIC[operation],
+        "reduce.cu", target, STAGES=STAGES, ELEMENT=data_type.name, ARITHMETIC=ARITHMETIC[operation],
         TENSOR_REDUCE=f"tensor_reduce_{operation}", ATOMIC=int(atomic),
     )

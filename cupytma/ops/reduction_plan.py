@@ -43,7 +43,7 @@ def element_type(operation: str, dtype: str) -> DataType:
 _ENOUGH_ITEMS = 2**14
 _FEW_PARTS = 8
 _MOST_PARTS = 2**32 - 1
-OWNED = (
+_OWNED = (
     "every element of the destination is one thread's: ordinary loads and stores are faster than the reductions of the "
     "L2 cache, unless many parts go into few elements or atomic = True asks for these"
 )
@@ -83,6 +83,11 @@ def parts_of(region: Region, itemsize: int) -> Parts | None:
     return Parts(own, items, count, stride)
 
 
+def owned_parts(plan: CopyPlan, itemsize: int) -> Parts | None:
+    """How a plan has a thread for each vector; None where it has not."""
+    return parts_of(plan.rest, itemsize) if plan.rest is not None and plan.reason == _OWNED else None
+
+
 @lru_cache(maxsize=1024)
 def plan_reduction(operation: str, source: ArrayView, destination: ArrayView, atomic: bool = False) -> CopyPlan:
     """Plan a reduction of one view of device memory into another.
@@ -112,7 +117,7 @@ def plan_reduction(operation: str, source: ArrayView, destination: ArrayView, at
     check_reduced(source, destination)
     _check_alignment(source, destination)
     if not atomic and parts_of(region, source.itemsize) is not None:
-        return CopyPlan(None, region, OWNED)
+        return CopyPlan(None, region, _OWNED)
     if obstacle := obstacle_of(region, source.itemsize):
         return CopyPlan(None, region, obstacle)
     tiles, rest = tile(region, source.itemsize, data_type)

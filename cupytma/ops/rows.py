@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -10,17 +11,14 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, learn
-from cupytma.ops.copy_plan import UNIT
+from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, move, place_in_words
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
-from cupytma.ops.prepared import span_bytes
-from cupytma.ops.rows_plan import GATHER, MODES, SCATTER, SCATTER_ADD, RowsPlan, check_rows, plan_rows
+from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.prepared import Memory, Prepared, span_bytes
+from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
-from cupytma.runtime.kernel import current_device
-from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.tensor_map import TensorMap
@@ -31,7 +29,6 @@ _WARP_THREADS = 32
 _WORD_THREADS = 256
 _MAX_BLOCKS = 2**31 - 1
 _STAGE_ALIGNMENT = 128
-_KEPT = 1024
 _ROWS = np.dtype(
     [
         *((name, "u8") for name in ("source", "destination", "index", "failure", "rows", "table_rows", "row_bytes")),
@@ -169,7 +166,7 @@ class PreparedRows:
     Attributes
     ----------
     operation : str
-    launch : Template or None
+    template : Template or None
         Given the addresses of source, destination and index; None where there is nothing to move.
     views : tuple of ArrayView
         The three layouts; their addresses mean nothing.
@@ -178,19 +175,31 @@ class PreparedRows:
     """
 
     operation: str
-    launch: Template | None
+    template: Template | None
     views: tuple[ArrayView, ArrayView, ArrayView]
     spans: tuple[tuple[int, int], ...]
 
-    def __call__(self, handle: int, source: int, destination: int, index: int) -> None:
+    def at(self, source: int, destination: int, index: int) -> tuple[Callable[[int], None], ...]:
+        """What launches between three addresses, between which rows were moved before."""
+        device, template = int(self.views[0].device or 0), self.template
+
+        def check(_: int) -> None:
+            raise_noted(device)
+
+        return (check,) if template is None else (check, template.at(source, destination, index))
+
+    def launch(self, handle: int, source: int, destination: int, index: int) -> None:
         """Move rows between three addresses, in a stream.
 
         Raises
         ------
         ArrayError
             If the arrays overlap.
+        RowIndexError
+            If an earlier kernel has met an index out of range.
         """
-        if self.launch is None:
+        raise_noted(int(self.views[0].device or 0))
+        if self.template is None:
             return
         low, high = destination + self.spans[1][0], destination + self.spans[1][1]
         for address, (below, above) in ((source, self.spans[0]), (index, self.spans[2])):
@@ -198,102 +207,70 @@ class PreparedRows:
                 placed = zip(self.views, (source, destination, index), strict=True)
                 check_rows(self.operation, *(replace(view, address=address) for view, address in placed))
                 break
-        self.launch(handle, source, destination, index)
+        self.template(handle, source, destination, index)
 
 
-_prepared: dict[Any, PreparedRows] = {}
+_prepared: Memory[Prepared] = Memory()
 
 
 def _move(operation: str, mode: str, source: Any, destination: Any, index: Any, stream: Any) -> None:
-    """Arrays of CuPy and torch take the short way: their layouts are keys to what was prepared before."""
-    kind = source.__class__
-    read = layouts.get(kind)
-    if read is None or kind is not destination.__class__ or kind is not index.__class__ or stream is not None:
-        _move_any(operation, mode, source, destination, index, stream)
-        return
-    try:
-        (start, place), (target, other), (numbers, third) = place_of(source), place_of(destination), place_of(index)
-        key = (
-            operation, mode, place, other, third, start % UNIT, target % UNIT, numbers % UNIT,
-            read(source), read(destination), read(index),
-        )
-        prepared = _prepared.get(key)
-    except TypeError:  # host memory, or a mode that is none: the long way says so
-        _move_any(operation, mode, source, destination, index, stream)
-        return
-    if prepared is None or place != current_device():
-        _move_any(operation, mode, source, destination, index, stream)
-        if prepared is None:
-            _keep(key, _prepare(operation, mode, *map(view_of, (source, destination, index))))
-        return
-    raise_noted(place)
-    prepared(current_handle(place), start, target, numbers)
-
-
-def _move_any(operation: str, mode: str, source: Any, destination: Any, index: Any, stream: Any) -> None:
-    arrays = source, destination, index
-    views = view_of(source), view_of(destination), view_of(index)
-    prepared = _prepare(operation, mode, *views)
-    device = int(views[0].device or 0)
-    raise_noted(device)
-    with cupy().cuda.Device(device):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in layouts:
-            learn(array.__class__)
+    move(source, (operation, mode), destination, stream, _prepare, index)
 
 
 def _prepare(
-    operation: str, mode: str, source: ArrayView, destination: ArrayView, index: ArrayView
-) -> PreparedRows:
-    if not isinstance(mode, str) or mode not in MODES:
-        raise ArrayError(f"mode = {mode!r}: an index out of range is an error with \"raise\", or moved with \"clip\"")
+    source: ArrayView, what: tuple[str, str], destination: ArrayView, index: ArrayView | None = None
+) -> Prepared:
+    operation, mode = what
+    if index is None:
+        raise ArrayError("index = None: an array of int32 or int64 is needed, with a number of a row for each row")
+    check_mode(mode)
     check_devices(source, destination)
     if index.device != source.device:
-        where = "in host memory" if index.device is None else f"on device {index.device}"
-        raise ArrayError(f"the index is {where}, and the arrays are on device {source.device}: move it there")
+        raise ArrayError(
+            f"the index is {place_in_words(index)}, and the arrays are on device {source.device}: move it there"
+        )
     views = source, destination, index
-    key = operation, mode, *(replace(view, address=view.address % UNIT) for view in views)
-    found = _prepared.get(key)
-    if found is None:
-        device = int(source.device or 0)
-        with cupy().cuda.Device(device):
-            launch = _launch(operation, mode, views, device)
-        found = PreparedRows(operation, launch, views, tuple(map(span_bytes, views)))
-        _keep(key, found)
-    return found
 
+    def build() -> PreparedRows:
+        launch = _launch(operation, mode, views, int(source.device or 0))
+        return PreparedRows(operation, launch, views, tuple(map(span_bytes, views)))
 
-def _keep(key: Any, prepared: PreparedRows) -> None:
-    while len(_prepared) >= _KEPT:
-        _prepared.pop(next(iter(_prepared)), None)
-    _prepared[key] = prepared
+    return _prepared.once(what, views, build)
 
 
 def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayView], device: int) -> Template | None:
     target = current_target()
-    plan = plan_rows(operation, *views, quads=takes_quads(operation, target))
+    plan = plan_on(operation, views, target)
     if plan.is_empty:
         return None
     argument = rows_argument(plan, mode == "clip", tuple(view.address for view in views))
     argument["failure"] = record_address(device)
     argument["tag"] = tag_of(f"{operation}_rows", plan.table_rows)
     module = rows_module(str(target), plan.data_type)
+    arguments: tuple[Any, ...] = (argument[()],)
     if plan.stages is None:
         name = f"{operation}_words" + (f"_{plan.word_bytes}" if plan.data_type is None else "")
-        grid = min(-(-int(argument["words"]) // _WORD_THREADS), _MAX_BLOCKS)
-        launch = module.kernel(name).plan(grid, _WORD_THREADS, (argument[()],))
     else:
-        launch = module.kernel(f"{operation}_rows").plan(
-            min(plan.items, _MAX_BLOCKS), _WARP_THREADS,
-            (argument[()], plan.tensor_map or TensorMap.from_bytes(bytes(128))),
-            shared_bytes=(ROW_STAGES if plan.items > _MAX_BLOCKS else 1) * plan.stages.stage_bytes + _STAGE_ALIGNMENT,
-        )
+        name = f"{operation}_rows"
+        arguments = *arguments, plan.tensor_map or TensorMap.from_bytes(bytes(128))
+    launch = rows_size(plan).plan(module.kernel(name), arguments, device)
     return launch.template(_places(launch, plan))
+
+
+def plan_on(
+    operation: str, views: tuple[ArrayView, ArrayView, ArrayView], target: targets.Target
+) -> RowsPlan:
+    """How rows are moved on a device of a target."""
+    return plan_rows(operation, *views, quads=takes_quads(operation, target))
+
+
+def rows_size(plan: RowsPlan) -> LaunchSize:
+    """Of a launch that moves rows: blocks of one warp for bulk copies."""
+    if plan.stages is None:
+        return LaunchSize(min(-(-plan.words // _WORD_THREADS), _MAX_BLOCKS), 0, _WORD_THREADS)
+    stages = ROW_STAGES if plan.items > _MAX_BLOCKS else 1
+    shared = stages * plan.stages.stage_bytes + _STAGE_ALIGNMENT
+    return LaunchSize(min(plan.items, _MAX_BLOCKS), 0, _WARP_THREADS, shared)
 
 
 def _places(launch: Plan, plan: RowsPlan) -> list[tuple[int, int, int]]:
@@ -326,7 +303,7 @@ def rows_argument(plan: RowsPlan, clips: bool, addresses: tuple[int, ...]) -> An
         argument[name] = getattr(plan, name)
     argument["clips"] = clips
     argument["words_per_row"] = plan.row_bytes // plan.word_bytes
-    argument["words"] = plan.rows * plan.row_bytes // plan.word_bytes
+    argument["words"] = plan.words
     argument["element_bytes"] = plan.word_bytes
     if plan.stages is not None:
         for name in ("rows_per_stage", "pieces", "piece_bytes", "slot_bytes", "box_bytes"):

@@ -116,6 +116,11 @@ class RowsPlan:
         return -(-self.rows // self.stages.rows_per_stage) * self.stages.pieces
 
     @property
+    def words(self) -> int:
+        """Of all rows that are moved."""
+        return self.rows * self.row_bytes // self.word_bytes
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to move."""
         return self.rows * self.row_bytes == 0
@@ -184,6 +189,18 @@ def plan_rows(
     if obstacle := _obstacle(plan, word):
         return replace(plan, reason=obstacle)
     return _staged(plan, table, quads and _takes_quads(plan))
+
+
+def check_mode(mode: object) -> None:
+    """Refuse what is no way to treat an index out of range.
+
+    Raises
+    ------
+    ArrayError
+        If it is none of `MODES`.
+    """
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ArrayError(f"mode = {mode!r}: an index out of range is an error with \"raise\", or moved with \"clip\"")
 
 
 def check_rows(operation: str, source: ArrayView, destination: ArrayView, index: ArrayView) -> None:

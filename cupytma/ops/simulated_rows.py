@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from cupytma import sim
-from cupytma.errors import ArrayError, SimulationError
+from cupytma.errors import SimulationError
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.index_errors import out_of_range
-from cupytma.ops.rows_plan import GATHER, MODES, QUAD, SCATTER, SCATTER_ADD, RowsPlan, plan_rows
+from cupytma.ops.rows_plan import GATHER, QUAD, SCATTER, SCATTER_ADD, RowsPlan, check_mode, plan_rows
 from cupytma.ops.simulated_copy import Bytes, memory_at, span_of
 from cupytma.sim.reductions import combine, reduction
 from cupytma.tensormap.arrays import view_of
@@ -57,8 +57,7 @@ def simulate_scatter_add_rows(dst: Any, index: Any, src: Any, *, mode: str = "ra
 
 
 def _simulate(operation: str, mode: str, source: Any, destination: Any, index: Any, quads: bool) -> None:
-    if mode not in MODES:
-        raise ArrayError(f"mode = {mode!r}: an index out of range is an error with \"raise\", or moved with \"clip\"")
+    check_mode(mode)
     plan = plan_rows(operation, view_of(source), view_of(destination), view_of(index), quads=quads)
     if plan.is_empty:
         return

@@ -88,18 +88,21 @@ def test_borders_of_zeros_come_from_the_fill_of_a_map(shape, widths) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "widths"),
+    ("shape", "widths", "reason"),
     [
-        ((6, 8), ((1, 1), (1, 1))),  # the last dimension has a border: nothing lies together
-        ((6, 7, 3), ((0, 0), (2, 3), (0, 0))),  # 12 bytes
-        ((6, 2, 2, 2, 8), ((1, 0), (0, 0), (0, 0), (1, 0), (0, 0))),  # four dimensions from border to border
-        ((6, 2, 2, 8), ((17, 0), (1, 0), (1, 0), (0, 0))),  # beyond a corner of rank 5
-        ((6, 8), ((0, 0), (0, 0))),
+        ((6, 8), ((1, 1), (1, 1)), "channels of a pixel are 4 B"),  # the last dimension has a border
+        ((6, 7, 3), ((0, 0), (2, 3), (0, 0)), "channels of a pixel are 12 B"),
+        ((6, 2, 2, 2, 8), ((1, 0), (0, 0), (0, 0), (1, 0), (0, 0)), "reach over 4 dimensions"),
+        ((6, 2, 2, 8), ((17, 0), (1, 0), (1, 0), (0, 0)), "corner of -17 is outside"),
+        ((6, 8), ((0, 0), (0, 0)), "there is no border"),
+        ((0, 8), ((1, 0), (0, 0)), "the array is empty"),
     ],
 )
-def test_other_borders_are_filled(shape, widths) -> None:
+def test_other_borders_are_filled_and_the_rule_is_named(shape, widths, reason: str) -> None:
     x = random_array(shape)
-    assert plan_window(view_of(x), view_of(np.pad(x, widths)), widths) is None
+    found = plan_window(view_of(x), view_of(np.pad(x, widths)), widths)
+    assert isinstance(found, str)
+    assert reason in found
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,33 @@ import pytest
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops import arrangement, array_copy, convolution_columns, filling, paired, permutation
+from cupytma.ops import (
+    arrangement,
+    array_copy,
+    convolution_columns,
+    explain,
+    explanation,
+    filling,
+    launch_size,
+    paired,
+    permutation,
+    prepared,
+    reduction,
+    rows,
+)
 from cupytma.runtime import places
+from cupytma.targets import target
 
 sys.path.append(str(Path(__file__).parents[1] / "runtime"))
 import simulated_cuda
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
-HALF, OTHER = 0x10000000, 0x40000000
+HALF, OTHER, THIRD = 0x10000000, 0x40000000, 0x70000000
+SM_90A = target("sm_90a")
+MODULES = (
+    arrangement, array_copy, convolution_columns, explanation, filling, launch_size, paired, permutation, prepared,
+    reduction, rows,
+)  # fmt: skip
 
 
 class Array(simulated_cuda.Array):
@@ -41,24 +60,23 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
     monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
-    for module in (array_copy, paired):
-        monkeypatch.setattr(module, "_prepared", paired.Memory())
-    for module in (arrangement, array_copy, convolution_columns, filling, paired, permutation):
-        monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
-        for name, value in (("current_target", "sm_90a"), ("multiprocessors", 132)):
+    for module in (array_copy, paired, reduction, rows):
+        monkeypatch.setattr(module, "_prepared", prepared.Memory())
+    for module in MODULES:
+        answers = {"cupy": SimpleNamespace(cuda=device), "current_target": SM_90A, "multiprocessors": 132}
+        for name, value in answers.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-        if hasattr(module, "kernels"):
-            monkeypatch.setattr(module, "kernels", loading(cuda, paired.kernels))
-    copies = array_copy._copy_module("sm_90a")
-    for name in copies.signatures:
-        cuda.load(copies.kernel(name))
+        for name in ("kernels", "_copy_module", "transpose_module", "turn_module", "reduction_module", "rows_module"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, loading(cuda, getattr(module, name)))
+    monkeypatch.setattr(rows, "record_address", lambda device: 0x1000)
     return cuda
 
 
 def loading(cuda: simulated_cuda.SimulatedCuda, kernels):
-    def load(name: str, target: str, **defines: int):
-        module = kernels(name, target, **defines)
+    def load(*arguments, **defines: int):
+        module = kernels(*arguments, **defines)
         return SimpleNamespace(kernel=lambda kernel: cuda.load(module.kernel(kernel)))
 
     return load
@@ -78,7 +96,7 @@ def test_columns_are_prepared_once_and_launched_anywhere(cuda, padding: int, ker
         assert tma.im2col(x, 3, padding=padding, out=out) is out
         assert pointers(cuda.launches[-1]) == [HALF + distance, OTHER - distance]
     assert {launch.kernel for launch in cuda.launches} == {kernel}
-    assert len({id(prepared) for prepared in paired._prepared._known.values()}) == 1
+    assert len({id(found) for found in paired._prepared._known.values()}) == 1
 
 
 def test_sums_begin_with_zeros_in_the_output(cuda) -> None:
@@ -119,3 +137,76 @@ def test_results_may_not_share_memory_with_what_they_are_made_of(cuda) -> None:
             tma.im2col(x, 1, out=Array(HALF + distance, (800, 64)))
     tma.im2col(x, 1, out=Array(HALF + 2 * 20 * 20 * 64 * 2, (800, 64)))
     assert len(cuda.launches) == 1
+
+
+def array(place: int, *shape: int, dtype: str = "<f4") -> Array:
+    return Array(place, shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "options"),
+    [
+        (tma.copy, (array(HALF, 300, 501), array(OTHER, 300, 501)), {}),
+        (tma.copy, (array(HALF, 4099), array(OTHER, 4099)), {}),
+        (tma.copy, (array(HALF + 4, 999), array(OTHER, 999)), {}),
+        (tma.transpose, (array(HALF, 504, 500),), {"out": array(OTHER, 500, 504)}),
+        (tma.transpose, (array(HALF, 504, 501),), {"out": array(OTHER, 501, 504)}),
+        (tma.permute, (array(HALF, 40, 50, 31, 8, dtype="<f2"), (1, 0, 2, 3)),
+         {"out": array(OTHER, 50, 40, 31, 8, dtype="<f2")}),
+        (tma.im2col, (array(HALF, 2, 20, 20, 64), 3), {"padding": 1, "out": array(OTHER, 800, 576)}),
+        (tma.im2col, (array(HALF, 2, 20, 20, 63), 3), {"padding": 1, "out": array(OTHER, 800, 567)}),
+        (tma.col2im, (array(HALF, 800, 576), (2, 20, 20, 64), 3),
+         {"padding": 1, "out": array(OTHER, 2, 20, 20, 64)}),
+        (tma.col2im, (array(HALF, 800, 567), (2, 20, 20, 63), 3),
+         {"padding": 1, "out": array(OTHER, 2, 20, 20, 63)}),
+        (tma.pad, (array(HALF, 20, 64, 8), ((1, 2), (3, 0), (0, 0))), {"out": array(OTHER, 23, 67, 8)}),
+        (tma.pad, (array(HALF, 20, 64), 3, 1), {"out": array(OTHER, 26, 70)}),
+        (tma.flip, (array(HALF, 20, 64), 1), {"out": array(OTHER, 20, 64)}),
+        (tma.roll, (array(HALF, 20, 64), (4, 8), (0, 1)), {"out": array(OTHER, 20, 64)}),
+        (tma.fill, (array(HALF, 1000, 1000), 2), {}),
+        (tma.reduce_add, (array(OTHER, 77, 501), array(HALF, 9, 77, 501)), {}),
+        (tma.reduce_min, (array(OTHER + 4, 77, 500, dtype="<i4"), array(HALF, 77, 500, dtype="<i4")), {}),
+        (tma.gather_rows, (array(HALF, 5000, 256), array(THIRD, 9000, dtype="<i8")),
+         {"out": array(OTHER, 9000, 256)}),
+        (tma.scatter_rows, (array(OTHER, 5000, 7), array(THIRD, 900, dtype="<i4"), array(HALF, 900, 7)), {}),
+        (tma.scatter_add_rows, (array(OTHER, 5000, 8), array(THIRD, 900, dtype="<i4"), array(HALF, 900, 8)), {}),
+    ],
+)  # fmt: skip
+def test_what_is_explained_is_what_is_launched(cuda, operation, arguments, options) -> None:
+    found = explain(operation, *arguments, **options)
+    operation(*arguments, **options)
+    assert found.launches == len(cuda.launches)
+    for part in found.parts:
+        grid, _, _, threads, _, _, shared = cuda.launches[part.launch].shape[:7]
+        assert (part.grid, part.threads, part.shared_bytes) == (grid, threads, shared)
+
+
+def test_rows_are_prepared_once_and_launched_anywhere(cuda) -> None:
+    for distance in (0, 0x100, 0x12340):
+        x, out = array(HALF + distance, 5000, 256), array(OTHER + distance, 900, 256)
+        index = array(THIRD - distance, 900, dtype="<i4")
+        assert tma.gather_rows(x, index, out) is out
+        told = np.frombuffer(cuda.launches[-1].arguments[0], rows._ROWS)[0]
+        assert (told["source"], told["destination"], told["index"]) == (
+            HALF + distance, OTHER + distance, THIRD - distance
+        )  # fmt: skip
+    assert len({id(found) for found in rows._prepared._known.values()}) == 1
+    tma.gather_rows(x, index, out, mode="clip")
+    assert len(rows._prepared._known) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((array(OTHER, 50, 256), None, array(HALF, 9, 256)), {}, "index = None"),
+        ((array(OTHER, 50, 256), np.zeros(9, "i4"), array(HALF, 9, 256)), {}, "index is in host memory"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), np.zeros((9, 256), "f4")), {}, "in host memory"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), array(HALF, 9, 256)), {"mode": []}, "mode = "),
+        ((array(OTHER, 50, 256), array(OTHER, 9, dtype="<i4"), array(HALF, 9, 256)), {}, "index and the destination"),
+        ((array(OTHER, 50, 256), array(THIRD, 9, dtype="<i4"), array(OTHER + 1024, 9, 256)), {}, "source and the"),
+    ],
+)
+def test_rows_that_cannot_be_moved_are_refused(cuda, arguments, options, message: str) -> None:
+    with pytest.raises(ArrayError, match=message):
+        tma.scatter_rows(*arguments, **options)
+    assert not cuda.launches
