@@ -12,7 +12,6 @@ from itertools import product
 from math import prod
 
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
-from cupytma.ops.ordinary import LEAST_GRANULE_RUN
 from cupytma.ops.transposition import TransposePlan, TurnPlan, plan_transposition
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
@@ -29,7 +28,8 @@ MAX_RANK = 5
 TILE_BYTES = 4 * 1024
 CHUNK_BYTES = 512
 CHUNKS_PER_BLOCK = 4
-# Shorter rows of whole 16-byte units are faster by ordinary loads and stores (measured on an H200).
+# Shorter rows are faster by ordinary loads and stores; so are rows of up to twice that which end within a 16-byte unit,
+# whose ends would have to move apart (measured on an H200).
 LEAST_ROW_BYTES = 256
 # A line of memory. Boxes start on whole ones; plans hold for all addresses with the same remainder.
 LINE = 128
@@ -159,8 +159,9 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
             return CopyPlan(None, rest, reason, turned)
     if obstacle:
         return CopyPlan(None, region, obstacle)
-    if region.run < LEAST_ROW_BYTES and (region.run % UNIT == 0 or region.run >= LEAST_GRANULE_RUN):
-        return CopyPlan(None, region, f"rows of {region.run} B are short: tensor maps pay from {LEAST_ROW_BYTES} B on")
+    least = LEAST_ROW_BYTES * (1 if region.run % UNIT == 0 else 2)
+    if region.run < least:
+        return CopyPlan(None, region, f"rows of {region.run} B are short: tensor maps pay from {least} B on")
     tiles, rest = tile(region)
     if tiles.tiles > MAX_TILES:
         return CopyPlan(None, common_region(source, destination), f"{tiles.tiles} tiles are too many for one launch")
