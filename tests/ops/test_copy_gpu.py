@@ -65,8 +65,8 @@ def test_random_strided_arrays_are_copied_exactly_and_nothing_else_is_touched(se
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_every_type_and_rank_in_tiles_with_odd_extents(dtype: str, rank: int) -> None:
-    shape = (3, 5, 7, 9, 331)[5 - rank :]
-    padding = (0,) * (rank - 1) + (16 - 331 % 16,) if rank > 1 else (0,)
+    shape = (3, 5, 7, 9, 531)[5 - rank :]
+    padding = (0,) * (rank - 1) + (16 - 531 % 16,) if rank > 1 else (0,)
     source, _ = placed(shape, dtype, padding, 0, rank)
     destination, buffer = placed(shape, dtype, (*padding[:-1], padding[-1] + 16 * (rank > 1)), 16, rank + 9)
     plan = tma.ops.plan_copy(*map(tma.tensormap.arrays.view_of, (source, destination)))
