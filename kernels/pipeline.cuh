@@ -486,6 +486,40 @@ __device__ __forceinline__ T lowest()
 
 // Reductions.
 
+// The number of a row, counted over all dimensions but 0, and back.
+template <int Rank>
+__device__ unsigned long long row_number(const Tiling<Rank>& tiling, const int (&at)[Rank])
+{
+    unsigned long long row = 0;
+#pragma unroll
+    for (int dimension = Rank - 1; dimension > 0; --dimension) {
+        row = row * tiling.extent[dimension] + at[dimension];
+    }
+    return row;
+}
+
+template <int Rank>
+__device__ unsigned long long row_count(const Tiling<Rank>& tiling)
+{
+    unsigned long long rows = 1;
+#pragma unroll
+    for (int dimension = 1; dimension < Rank; ++dimension) {
+        rows *= tiling.extent[dimension];
+    }
+    return rows;
+}
+
+template <int Rank>
+__device__ void locate_row(const Tiling<Rank>& tiling, unsigned long long row, int (&at)[Rank])
+{
+    at[0] = 0;
+#pragma unroll
+    for (int dimension = 1; dimension < Rank; ++dimension) {
+        at[dimension] = static_cast<int>(row % tiling.extent[dimension]);
+        row /= tiling.extent[dimension];
+    }
+}
+
 template <class T, class Exchange>
 __device__ __forceinline__ T exchanged(const T& value, Exchange exchange)
 {
@@ -512,7 +546,9 @@ __device__ Value Group<Threads>::reduce(Value value, Combine combine) const
     }
     value = exchanged(value, [&](unsigned word) { return __shfl_sync(all, word, 0); });
     if constexpr (Threads > warp_threads) {
-        __shared__ Value of_warps[Threads / warp_threads];
+        // As bytes: a variable in shared memory has no constructor.
+        __shared__ alignas(Value) unsigned char memory[sizeof(Value) * (Threads / warp_threads)];
+        Value* of_warps = reinterpret_cast<Value*>(memory);
         sync();  // the results of the last time have been read
         of_warps[thread / warp_threads] = value;
         sync();
