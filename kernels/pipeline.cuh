@@ -547,7 +547,7 @@ __device__ Value Group<Threads>::reduce(Value value, Combine combine) const
     value = exchanged(value, [&](unsigned word) { return __shfl_sync(all, word, 0); });
     if constexpr (Threads > warp_threads) {
         // As bytes: a variable in shared memory has no constructor.
-        __shared__ alignas(Value) unsigned char memory[sizeof(Value) * (Threads / warp_threads)];
+        alignas(Value) __shared__ unsigned char memory[sizeof(Value) * (Threads / warp_threads)];
         Value* of_warps = reinterpret_cast<Value*>(memory);
         sync();  // the results of the last time have been read
         of_warps[thread / warp_threads] = value;

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SOMEWHERE = 1 << 40
 _SIDE = 4096
 _KEPT = 256
+_MOST_THREADS = 2048  # of a multiprocessor (CUDA programming guide, technical specifications)
 
 
 class PipelineKernel:
@@ -334,7 +335,7 @@ def pipeline_kernel(
     >>> import numpy as np
     >>> x = np.zeros((100, 1000), np.float32)
     >>> print(scale_add.plan(x, x))
-    scale_add: 49 tiles of (2048,) elements, 5 stages of 16384 B, 114688 B of shared memory in a block
+    scale_add: 49 tiles of (2048,) elements, 5 stages of 16384 B, 98304 B of shared memory in a block
       float32 a: tensor loads
       float32 b: tensor loads
       float32 out: tensor stores
@@ -350,6 +351,11 @@ def pipeline_kernel(
     )  # fmt: skip
     if chosen.threads % WARP_THREADS:
         raise PipelineError(f"threads = {chosen.threads}: whole warps are needed, a multiple of {WARP_THREADS}")
+    if chosen.blocks * (chosen.threads + WARP_THREADS) > _MOST_THREADS:
+        raise PipelineError(
+            f"blocks = {chosen.blocks} of {chosen.threads} + {WARP_THREADS} threads are more than the {_MOST_THREADS} "
+            "threads that a multiprocessor runs at once; give fewer of either"
+        )
     if isinstance(options, str):
         options = (options,)
     try:

@@ -152,7 +152,7 @@ def _prepared(kernel: PipelineKernel, inputs: Sequence[ArrayView], results: Sequ
     plan = plan.for_blocks(resident)
     grid = min(resident, plan.runs)
     templates = [_main(main, plan, views, grid, block, shared_bytes)]
-    parts = (plan.parts if plan.declaration.reduces_rows else grid) if plan.declaration.accumulators else 1
+    parts = plan.parts_of(grid)
     if parts > 1:
         combining = module.kernel(f"{kernel.declaration.name}_combine")
         templates.append(_combining(combining, plan, views, parts))

@@ -90,6 +90,8 @@ class Variant:
     stages, threads, blocks : int
     group : int
         Threads that work on a row together, where `each` is ``"row"``.
+    by_row : bool
+        Whether each warp has rows of its own, which it reduces. What has one row only is reduced by all.
     shared_bytes : int
         Of the tiles.
     """
@@ -100,6 +102,7 @@ class Variant:
     threads: int
     blocks: int
     group: int
+    by_row: bool
     shared_bytes: int
 
     @property
@@ -158,7 +161,13 @@ class PipelinePlan:
     @property
     def rows(self) -> int:
         """Results of each accumulator."""
-        return prod(self.layout.extents[1:]) if self.declaration.reduces_rows else 1
+        return prod(self.layout.extents[1:]) if self.variant.by_row else 1
+
+    def parts_of(self, grid: int) -> int:
+        """What is left to be combined for each result by a grid of so many blocks."""
+        if not self.declaration.accumulators:
+            return 1
+        return self.parts if self.variant.by_row else grid
 
     @property
     def loaded_bytes(self) -> int:
@@ -169,7 +178,7 @@ class PipelinePlan:
 
     def for_blocks(self, resident: int) -> PipelinePlan:
         """The plan with rows cut into as many runs as keep so many blocks busy, where rows are combined."""
-        if not self.declaration.reduces_rows:
+        if not self.variant.by_row:
             return self
         parts = min(self.counts[0], max(1, resident // prod(self.counts[1:])))
         return replace(self, run=-(-self.counts[0] // parts))
@@ -220,13 +229,19 @@ def plan_pipeline(
         Pieces(declared.type.itemsize, None if reason else pack)
         for declared, pack, reason in zip(declaration.arrays, packs, reasons, strict=True)
     ]
-    shaping = Shaping(layout.extents, tuple(pieces), declaration.each, declaration.reduces_rows, options.threads)
+    shaping = Shaping(
+        layout.extents, tuple(pieces), declaration.each, _by_row(declaration, layout.extents), options.threads
+    )
     if options.box is None:
         box = choose_box(shaping, options.tile_bytes)
     else:
         check_rank(layout.shape, options.box)
         box = given_box(shaping, options.box[::-1])
     return _assembled(declaration, layout, sources, packs, reasons, box, shaping.piece(box[0]), options, target)
+
+
+def _by_row(declaration: Declaration, extents: Sequence[int]) -> bool:
+    return declaration.reduces_rows and len(extents) > 1
 
 
 @dataclass(frozen=True)
@@ -306,7 +321,7 @@ def _assembled(
     alone = declaration.each == "row" and prod(box[1:]) >= warps and row <= 4096
     variant = Variant(
         box, tuple(ways), stages, options.threads, options.blocks, WARP_THREADS if alone else options.threads,
-        shared_bytes,
+        _by_row(declaration, box), shared_bytes,
     )
     return PipelinePlan(declaration, layout, variant, tuple(maps), tuple(reasons), tuple(stored))
 

@@ -152,12 +152,12 @@ class _Model:
 
     def _declare_partial(self) -> None:
         found, plan = self.declaration.accumulators, self.plan
-        parts = plan.parts if self.declaration.reduces_rows else self.grid
+        parts = plan.parts_of(self.grid)
         self.partial: list[ProgramArray] = []
         if not found:
             return
         kinds = [_value_type(each.type) for each in found]
-        if not self.declaration.reduces_rows:
+        if not self.plan.variant.by_row:
             self.exchanged = [
                 self.program.shared_array(f"exchanged {each.name}", _CONSUMERS, kind)
                 for each, kind in zip(found, kinds, strict=True)
@@ -233,7 +233,7 @@ class _Model:
         part = self._share(t.index)
         found: list[Any] = []
         for index, tile in enumerate(self._tiles(t.block)):
-            if not found or (self.declaration.reduces_rows and tile.begins_run):
+            if not found or (self.plan.variant.by_row and tile.begins_run):
                 found = self._fresh()
             tiles: dict[int, Any] = {}
             if self.stages:
@@ -255,11 +255,11 @@ class _Model:
                 yield t.mbarrier_arrive(self.empty[index % self.stages]).named("release the stage")
             if outputs:
                 yield from self._store(t, tile, outputs)
-            if self.declaration.reduces_rows and tile.ends_run:
+            if self.plan.variant.by_row and tile.ends_run:
                 yield from self._deliver_rows(t, tile, part, found)
         if self.declaration.outputs and t.index == 0:
             yield t.bulk_wait_group(0).named("wait for the stores")
-        if self.declaration.accumulators and not self.declaration.reduces_rows:
+        if self.declaration.accumulators and not self.plan.variant.by_row:
             yield from self._deliver_all(t, found or self._fresh())
 
     def _share(self, index: int) -> slice:
@@ -272,7 +272,7 @@ class _Model:
 
     @property
     def _by_rows(self) -> bool:
-        return self.declaration.each == "row" or self.declaration.reduces_rows
+        return self.declaration.each == "row" or self.plan.variant.by_row
 
     def _copy_in(self, t: Thread, tile: _Tile) -> Body:
         if not self.copied:

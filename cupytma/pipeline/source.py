@@ -67,13 +67,14 @@ class _Writer:
         self.coordinates = [word for word in ("at", "shape") if declaration.mentions(word)]
 
     def text(self) -> str:
-        parts = [self._heading(), self._shape(), self._shared(), self._consume()]
+        parts = [self._shared(), self._consume()]
         if self.declaration.accumulators:
             parts += [self._accumulators(), self._deliver()]
         parts.append(self._kernel())
         if self.declaration.accumulators:
             parts.append(self._combining_kernel())
-        return "\n".join(parts)
+        text = "\n".join(parts)
+        return "\n".join([self._heading(), self._shape("consumer_warps" in text), text])
 
     # Declarations.
 
@@ -93,7 +94,7 @@ class _Writer:
             lines += [declaration.preamble, ""]
         return "\n".join(lines)
 
-    def _shape(self) -> str:
+    def _shape(self, by_warps: bool) -> str:
         variant = self.variant
         lines = [
             f"constexpr int rank = {variant.rank};  // dimension 0 moves fastest",
@@ -101,7 +102,7 @@ class _Writer:
             *([f"constexpr int stages = {variant.stages};"] if self._has_stages else []),
             *([f"constexpr int output_stages = {OUTPUT_STAGES};"] if self.outputs else []),
             f"constexpr unsigned consumer_threads = {variant.threads};",
-            "constexpr unsigned consumer_warps = consumer_threads / warp_threads;",
+            *(["constexpr unsigned consumer_warps = consumer_threads / warp_threads;"] if by_warps else []),
         ]
         if self.declaration.each == "element":
             lines.append(f"constexpr int vector = {self.vector};  // elements that a thread takes at once")
@@ -219,7 +220,7 @@ class _Writer:
             lines.append("Consumer<stages> consumer(barriers);")
         if self.outputs:
             lines.append("StoreRing<output_stages, consumer_threads> results;")
-        if self.declaration.reduces_rows:
+        if self.variant.by_row:
             lines += [
                 "const Group<warp_threads> warp;",
                 "constexpr int slots = (TileBox::rows + consumer_warps - 1) / consumer_warps;",
@@ -245,7 +246,7 @@ class _Writer:
             lines.append("consumer.release();")
         if self.outputs:
             lines += self._stores()
-        if self.declaration.reduces_rows:
+        if self.variant.by_row:
             lines += self._row_results()
         return _indented(lines, 8)
 
@@ -277,7 +278,7 @@ class _Writer:
         return lines
 
     def _elements(self) -> list[str]:
-        accumulator = "found[slot]" if self.declaration.reduces_rows else "found"
+        accumulator = "found[slot]" if self.variant.by_row else "found"
         lines = ["int start[rank];", "const bool inside = tile.locate(element, start);"]
         lines.append("const int count = whole ? vector : inside ? min(vector, tiling.extent[0] - start[0]) : 0;")
         for declared, way in self.inputs:
@@ -295,9 +296,9 @@ class _Writer:
         lines += ["#pragma unroll", "for (int i = 0; i < vector; ++i) {", "    if (i < count) {"]
         lines += [*(f"        {line}" for line in inner), "    }", "}"]
         lines += [f"write(outputs.{d.name} + element, {d.name});" for d in self.declaration.outputs]
-        columns = 8 if self.declaration.reduces_rows else 4
+        columns = 8 if self.variant.by_row else 4
         lines = [line if line.startswith("#") else " " * columns + line for line in lines]
-        if not self.declaration.reduces_rows:
+        if not self.variant.by_row:
             return [
                 "const bool whole = tile.is_whole();",
                 "for (int element = group.thread * vector; element < TileBox::elements;",
@@ -367,7 +368,7 @@ class _Writer:
 
     def _end(self) -> str:
         lines = ["results.finish();"] if self.outputs else []
-        if self.declaration.accumulators and not self.declaration.reduces_rows:
+        if self.declaration.accumulators and not self.variant.by_row:
             lines += [
                 "found = group.reduce(found, Combine());", "if (group.thread == 0) {", "    if (gridDim.x == 1) {",
                 "        const int start[rank] = {};", f"        {self._delivered('found', 'start')}", "    } else {",

@@ -42,7 +42,8 @@ class Shaping:
     pieces : tuple of Pieces
         Of each array.
     each : str
-    reduces_rows : bool
+    by_row : bool
+        Whether each warp reduces rows of its own.
     threads : int
         Of the consumer.
     """
@@ -50,7 +51,7 @@ class Shaping:
     extents: tuple[int, ...]
     pieces: tuple[Pieces, ...]
     each: str
-    reduces_rows: bool
+    by_row: bool
     threads: int
 
     @property
@@ -96,7 +97,7 @@ def choose_box(shaping: Shaping, tile_bytes: int) -> tuple[int, ...]:
         inner = _stepped(min(extents[0], elements), shaping.step)
         return (inner if inner <= shaping.limit else _in_pieces(inner, shaping),)
     inner = _stepped(even(extents[0], max(shaping.step, min(shaping.limit, elements))), shaping.step)
-    if shaping.reduces_rows:  # a row for each warp
+    if shaping.by_row:  # a row for each warp
         elements = max(elements, inner * shaping.warps)
     return (inner, *_outer(extents[1:], elements // inner))
 
