@@ -301,21 +301,19 @@ def _assembled(
     declaration: Declaration, layout: Layout, sources: Sequence[_Source], packs: Sequence[int], reasons: Sequence[str],
     box: tuple[int, ...], piece: int, options: Options, target: Target,
 ) -> PipelinePlan:
-    maps: list[TensorMap | None] = []
     ways, stored = [], []
     for position, (declared, source) in enumerate(zip(declaration.arrays, sources, strict=True)):
-        is_output, pack = position >= len(declaration.inputs), packs[position]
-        if reasons[position]:
-            maps.append(None)
-        else:
-            part = (piece // pack, *(box[1:] if piece == box[0] else (1,) * (len(box) - 1)))
-            maps.append(_parameters(source, declared, pack, is_output, part).encode(target))
-        written = 0 if reasons[position] else _row_bytes(declared, source, is_output) // declared.type.itemsize
+        is_output, mapped = position >= len(declaration.inputs), not reasons[position]
+        written = _row_bytes(declared, source, is_output) // declared.type.itemsize if mapped else 0
         ends = is_output and written < layout.extents[0]
-        ways.append(Way(not reasons[position], piece, pack, ends or bool(reasons[position])))
+        ways.append(Way(mapped, piece, packs[position], ends or not mapped))
         if is_output:
             stored.append(written)
     stages, shared_bytes = _stages(declaration, ways, box, options, target)
+    maps = tuple(
+        _map(declared, source, way, position >= len(declaration.inputs), box, target)
+        for position, (declared, source, way) in enumerate(zip(declaration.arrays, sources, ways, strict=True))
+    )
     row = box[0] * max(declared.type.itemsize for declared in declaration.arrays)
     warps = options.threads // WARP_THREADS
     alone = declaration.each == "row" and prod(box[1:]) >= warps and row <= 4096
@@ -323,7 +321,17 @@ def _assembled(
         box, tuple(ways), stages, options.threads, options.blocks, WARP_THREADS if alone else options.threads,
         _by_row(declaration, box), shared_bytes,
     )
-    return PipelinePlan(declaration, layout, variant, tuple(maps), tuple(reasons), tuple(stored))
+    return PipelinePlan(declaration, layout, variant, maps, tuple(reasons), tuple(stored))
+
+
+def _map(
+    declared: Declared, source: _Source, way: Way, stored: bool, box: tuple[int, ...], target: Target
+) -> TensorMap | None:
+    """One array's tensor map, whose box is the tile or a piece of one of its rows."""
+    if not way.mapped:
+        return None
+    outer = box[1:] if way.inner == box[0] else (1,) * (len(box) - 1)
+    return _parameters(source, declared, way.pack, stored, (way.inner // way.pack, *outer)).encode(target)
 
 
 def tile_bytes(declared: Declared, box: Sequence[int]) -> int:

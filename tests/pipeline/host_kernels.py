@@ -90,6 +90,11 @@ def _compiled(text: str, name: str, folder: Path) -> tuple[Any, list[list[str]]]
             f"{{ return host_launch(grid, block, [=] {{ {kernel}({arguments}); }}); }}"
         )
         parameters.append([entry for _, entry in pairs])
+    return compiled(text + "\n".join(wrappers), folder), parameters
+
+
+def compiled(text: str, folder: Path) -> Any:
+    """The library of a source that includes the pipeline's header."""
     key = hashlib.sha256(text.encode()).hexdigest()[:20]
     library = folder / f"{key}.so"
     if not library.exists():
@@ -98,7 +103,7 @@ def _compiled(text: str, name: str, folder: Path) -> tuple[Any, list[list[str]]]
         (folder / "cupytma").mkdir(exist_ok=True)
         (folder / "cupytma" / "pipeline.cuh").write_text(header)
         file = folder / f"{key}.cpp"
-        file.write_text(text + "\n".join(wrappers))
+        file.write_text(text)
         flags = ["-std=c++17", "-O0", "-w", "-Wno-psabi", "-shared", "-fPIC", "-pthread", f"-I{folder}", f"-I{_HERE}"]
         subprocess.run([str(COMPILER), *flags, str(file), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library)), parameters
+    return ctypes.CDLL(str(library))

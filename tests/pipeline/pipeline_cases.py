@@ -116,7 +116,8 @@ CASES: dict[str, Case] = {
 
 def random_values(generator: np.random.Generator, shape: Sequence[int], dtype: str) -> Any:
     """Small whole numbers, of which sums and products are exact."""
-    return generator.integers(0, 2 if dtype == "bool" else 7, tuple(shape)).astype(dtype)
+    signed = np.dtype(dtype).kind in "if"
+    return generator.integers(-3 if signed else 0, 7, tuple(shape)).astype(dtype)
 
 
 def random_shape(generator: np.random.Generator, rank: int, most: int) -> tuple[int, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from host_kernels import COMPILER, host_run
+from host_kernels import COMPILER, compiled, host_run
 from pipeline_cases import CASES, random_layout, random_shape, random_values
+
+from cupytma.pipeline.declarations import ELEMENT_TYPES
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs g++ to run the kernels' source on the host")
 GUARD = 256
@@ -58,3 +61,24 @@ def test_results_are_exact_and_nothing_else_is_written(name: str, folder: Path) 
         start = array.ctypes.data - buffer.ctypes.data
         np.ndarray(array.shape, array.dtype, untouched, start, array.strides)[...] = array
         np.testing.assert_array_equal(buffer, untouched)
+
+
+def test_reductions_begin_at_the_ends_of_each_type(folder: Path) -> None:
+    types = [kind for kind in ELEMENT_TYPES.values() if kind.code]
+    body = "".join(
+        f"    *({kind.stored}*)(out + {16 * n}) = lowest<{kind.stored}>();\n"
+        f"    *({kind.stored}*)(out + {16 * n + 8}) = highest<{kind.stored}>();\n"
+        for n, kind in enumerate(types)
+    )
+    head = "#include <cupytma/pipeline.cuh>\nusing namespace cupytma::pipeline;\n"
+    library = compiled(f'{head}extern "C" void ends(char* out)\n{{\n{body}}}\n', folder)
+    out = np.zeros((len(types), 2, 8), np.uint8)
+    library.ends(ctypes.c_void_p(out.ctypes.data))
+    for kind, ends in zip(types, out, strict=True):
+        low, high = (end[: kind.itemsize].copy().view(kind.name)[0] for end in ends)
+        if kind.name == "bool":
+            assert (bool(low), bool(high)) == (False, True)
+        elif kind.name.startswith("float"):
+            assert (low, high) == (-np.inf, np.inf)
+        else:
+            assert (low, high) == (np.iinfo(kind.name).min, np.iinfo(kind.name).max)
