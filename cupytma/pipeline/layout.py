@@ -108,7 +108,14 @@ def check_arrays(declaration: Declaration, inputs: Sequence[ArrayView], results:
             raise ArrayError(f"{declared.name} has shape {view.shape}; the inputs make one of {wanted}")
         if view.read_only and view.size:
             raise ArrayError(f"{declared.name} is read-only; give an array that may be written")
-        check_overlap(view, view)
+        if view.size:
+            try:
+                check_overlap(view, view)
+            except ArrayError:
+                raise ArrayError(
+                    f"{declared.name}'s elements overlap in memory (strides {view.strides} B, shape {view.shape}): give "
+                    "an array in which every element has its own place"
+                ) from None
     _check_apart(declaration, inputs, results)
 
 

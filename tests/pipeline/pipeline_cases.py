@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
     ),
     "coordinates": _case(
         "out = a + 1000 * at[0] + at[1] + shape[1]", "int32 a", "int32 out",
-        lambda a: a + 1000 * np.arange(a.shape[0], dtype="i4")[:, None] + np.arange(a.shape[1], dtype="i4") + a.shape[1],
+        lambda a: a + 1000 * np.arange(len(a), dtype="i4")[:, None] + np.arange(a.shape[1], dtype="i4") + a.shape[1],
         ranks=(2,),
     ),
     "row_sum": _case(

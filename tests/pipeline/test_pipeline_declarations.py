@@ -145,6 +145,7 @@ ARRAYS: list[tuple[tuple[Any, ...], Any, str]] = [
     ((X, X), X.astype("i4"), "out is int32"),
     ((X[1:], X[1:]), X[:-1], "out overlaps a"),
     ((X, X), np.broadcast_to(np.zeros(64, "f4"), X.shape), "read-only"),
+    ((X, X), np.lib.stride_tricks.as_strided(np.zeros(64, "f4"), X.shape, (0, 4)), "out's elements overlap"),
     ((X[:0], X[:0]), None, "empty"),
     ((X.view("u1").ravel()[1:-3].view("f4"), X.ravel()[1:]), None, "do not lie at multiples of their 4 B"),
 ]
