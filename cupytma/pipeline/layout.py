@@ -113,8 +113,8 @@ def check_arrays(declaration: Declaration, inputs: Sequence[ArrayView], results:
                 check_overlap(view, view)
             except ArrayError:
                 raise ArrayError(
-                    f"{declared.name}'s elements overlap in memory (strides {view.strides} B, shape {view.shape}): give "
-                    "an array in which every element has its own place"
+                    f"{declared.name}'s elements overlap in memory (strides {view.strides} B, shape {view.shape}): "
+                    "give an array in which every element has its own place"
                 ) from None
     _check_apart(declaration, inputs, results)
 
@@ -134,11 +134,14 @@ def _check_apart(declaration: Declaration, inputs: Sequence[ArrayView], results:
                 raise ArrayError(f"{declared.name} overlaps {other.name} in memory; give each result memory of its own")
 
 
-def common_layout(declaration: Declaration, inputs: Sequence[ArrayView], results: Sequence[ArrayView]) -> Layout:
+def common_layout(
+    declaration: Declaration, inputs: Sequence[ArrayView], results: Sequence[ArrayView], as_they_are: bool = False
+) -> Layout:
     """Walk the inputs, outputs and results of reductions together.
 
-    Dimensions keep their places where the consumer's code says `at`, `shape` or `box`, or has tiles as they are; the
-    last one keeps its place where rows matter. All others are merged where that is possible.
+    Dimensions keep their places where the consumer's code says `at`, `shape` or `box`, or has tiles as they are, and
+    where the caller wants it; the last one keeps its place where rows matter. All others are merged where that is
+    possible.
 
     Raises
     ------
@@ -157,7 +160,7 @@ def common_layout(declaration: Declaration, inputs: Sequence[ArrayView], results
     dimensions = [
         Dimension(extent, tuple(array[axis] for array in strides)) for axis, extent in enumerate(shape)
     ][::-1] or [Dimension(1, tuple(0 for _ in strides))]
-    keep = _kept(declaration, len(dimensions))
+    keep = len(dimensions) if as_they_are else _kept(declaration, len(dimensions))
     inner, outer = dimensions[:keep], dimensions[keep:]
     offsets = [0] * len(strides)
     outer = _sorted([_forward(dim, offsets) for dim in outer if dim.extent > 1], len(declaration.inputs), strides)

@@ -215,7 +215,7 @@ def plan_pipeline(
     ArrayError
         If the arrays have too many dimensions.
     """
-    layout = common_layout(declaration, inputs, results)
+    layout = common_layout(declaration, inputs, results, as_they_are=options.box is not None)
     views = [*inputs, *results][: len(declaration.arrays)]
     sources = [_source(layout, position, view) for position, view in enumerate(views)]
     packs = [_pack(declared, source, position >= len(inputs)) for position, (declared, source) in enumerate(
