@@ -5,6 +5,7 @@ Knows nothing of the GPU: the same plan is carried out by the kernel and by the 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -195,7 +196,7 @@ class PipelinePlan:
             text = f"tensor {moved}" if way.mapped else f"ordinary {moved}, because {self.reasons[position]}"
             if way.mapped and way.ordinary:
                 text += ", and ordinary stores of row ends within a 16-byte unit"
-            lines.append(f"  {declared}: {text}")
+            lines += textwrap.wrap(f"  {declared}: {text}", 110, subsequent_indent="    ")
         return "\n".join(lines)
 
 
