@@ -247,6 +247,13 @@ public:
         return inside;
     }
 
+    // How many of some elements of the tile, which follow one another in a row, are the arrays'.
+    __device__ int count(int element, int most) const
+    {
+        int at[rank];
+        return locate(element, at) ? min(most, tiling.extent[0] - at[0]) : 0;
+    }
+
 private:
     unsigned number, position, length;
 

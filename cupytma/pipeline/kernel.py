@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,11 @@ from cupytma.targets import target as target_of
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
-    from cupytma.pipeline.launch import Launches
+    from cupytma.pipeline.launch import Memory
     from cupytma.sim.program import Program
 
 _SOMEWHERE = 1 << 40
 _SIDE = 4096
-_KEPT = 256
 _MOST_THREADS = 2048  # of a multiprocessor (CUDA programming guide, technical specifications)
 
 
@@ -44,7 +44,6 @@ class PipelineKernel:
         self.declaration = declaration
         self.options = options
         self._compile_options = compile_options
-        self._prepared: dict[Any, Launches] = {}
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
         """Run the kernel on the current stream; returns at once.
@@ -115,9 +114,13 @@ class PipelineKernel:
 
     @property
     def source(self) -> str:
-        """The CUDA C++ for C-contiguous arrays of 4096 × 4096 elements; `source_for` has it for others."""
-        declared = enumerate(self.declaration.inputs)
-        views = [_dense_view(entry, (_SIDE, _SIDE), number) for number, entry in declared]
+        """The CUDA C++ for C-contiguous arrays of 4096 × 4096 elements; `source_for` has it for others.
+
+        Where a box is given, for arrays of some such boxes.
+        """
+        box = self.options.box
+        shape = (_SIDE, _SIDE) if box is None else (*(4 * extent for extent in box[:-1]), box[-1])
+        views = [_dense_view(entry, shape, number) for number, entry in enumerate(self.declaration.inputs)]
         return source_of(self.declaration, self.plan(*views).variant)
 
     def source_for(self, *arrays: Any, out: Any = None, target: str | Target = DEFAULT_TARGET) -> str:
@@ -176,15 +179,19 @@ class PipelineKernel:
         """The compiled kernel of a plan."""
         return compile(source_of(self.declaration, plan.variant), target, options=self._compile_options)
 
-    def prepared(self, key: Any, make: Callable[[], Launches]) -> Launches:
-        """The launches for arrays of a layout, made once."""
-        found = self._prepared.get(key)
-        if found is None:
-            found = make()
-            while len(self._prepared) >= _KEPT:
-                self._prepared.pop(next(iter(self._prepared)), None)
-            self._prepared[key] = found
-        return found
+    @cached_property
+    def prepared(self) -> Memory:
+        """Launches by the arrays' views."""
+        from cupytma.pipeline.launch import Memory
+
+        return Memory()
+
+    @cached_property
+    def quick(self) -> Memory:
+        """Launches by what arrays of known types say of themselves."""
+        from cupytma.pipeline.launch import Memory
+
+        return Memory()
 
     def _sorted(
         self, arrays: tuple[Any, ...], named: dict[str, Any], with_scalars: bool = True

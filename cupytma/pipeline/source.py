@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(consumer_threads + warp_threads, {b
 _PRODUCER = """\
     if (threadIdx.x >= consumer_threads) {{  // the producer warp
         if (cupytma::elect_sync()) {{
+{prefetches}
             Producer<stages> producer(barriers);
             for (TileWalk<TileBox> tile(tiling); tile.more(); tile.next()) {{
                 Stage& stage = shared.stage[producer.begin(loaded_bytes)];
@@ -168,7 +169,7 @@ class _Writer:
         body = []
         if self.declaration.finish:
             body += [f"[[maybe_unused]] {each.type.value}& {each.name} = found.{each.name};" for each in found]
-            body += self._coordinates("start", maybe_unused=True)
+            body += self._coordinates("start", of_row=True)
             body += ["{", textwrap.indent(textwrap.dedent(self.declaration.finish), "    "), "}"]
         body += [f"{each.name}_array.element<{each.type.stored}>(start) = found.{each.name};" for each in found]
         return "// Writes one result.\n" + _function("void deliver", parameters, "\n".join(body))
@@ -212,7 +213,9 @@ class _Writer:
             for d, way in self.inputs
             if way.mapped
         ]
-        return _PRODUCER.format(loads=_indented(loads, 16))
+        maps = [d for d, way in (*self.inputs, *self.outputs) if way.mapped]
+        prefetches = [f"cupytma::prefetch_tensormap(&{d.name}_map);" for d in maps]
+        return _PRODUCER.format(prefetches=_indented(prefetches, 12), loads=_indented(loads, 16))
 
     def _begin(self) -> str:
         lines = []
@@ -265,22 +268,25 @@ class _Writer:
         """Where an input's tile lies."""
         return f"stage.{declared.name}" if way.mapped else f"shared.{declared.name}"
 
-    def _coordinates(self, start: str, inner: str = "", maybe_unused: bool = False) -> list[str]:
+    def _coordinates(self, start: str, inner: str = "", of_row: bool = False) -> list[str]:
         """Coordinates and extents in array order, where the code asks for them."""
         rank, lines = self.variant.rank, []
-        unused = "[[maybe_unused]] " if maybe_unused else ""
+        unused = "[[maybe_unused]] " if of_row else ""  # only the code for each element may ask
         for name in self.coordinates:
             of = start if name == "at" else "tiling.extent"
             entries = [f"{of}[{dimension}]" for dimension in reversed(range(rank))]
             if name == "at" and inner:
                 entries[-1] += f" + {inner}"
+            elif name == "at" and of_row:
+                entries[-1] = "0"
             lines.append(f"{unused}const int {name}[rank] = {{{', '.join(entries)}}};")
         return lines
 
     def _elements(self) -> list[str]:
         accumulator = "found[slot]" if self.variant.by_row else "found"
-        lines = ["int start[rank];", "const bool inside = tile.locate(element, start);"]
-        lines.append("const int count = whole ? vector : inside ? min(vector, tiling.extent[0] - start[0]) : 0;")
+        lines = ["const int count = whole ? vector : tile.count(element, vector);"]
+        if "at" in self.coordinates:
+            lines += ["int start[rank];", "tile.locate(element, start);"]
         for declared, way in self.inputs:
             lines.append(f"const auto {declared.name} = read<vector>({self._place(declared, way)} + element);")
         lines += [f"Vector<{d.type.stored}, vector> {d.name}{{}};" for d, _ in self.outputs]

@@ -13,6 +13,7 @@ import pytest
 import cupytma as tma
 from cupytma.errors import ArrayError
 from cupytma.pipeline import launch
+from cupytma.runtime import places
 from cupytma.runtime.kernel import Kernel
 from cupytma.targets import target
 
@@ -95,7 +96,28 @@ def test_a_launch_has_the_arrays_of_its_call(cuda: simulated_cuda.SimulatedCuda)
         extent, count, *runs = np.frombuffer(made.arguments[3], "u4")
         assert (extent, count, runs) == (600 * 512, plan.tiles, [1, plan.tiles, plan.tiles])
     assert not cuda.launches
-    assert len(kernel._prepared) == 1
+    assert len(kernel.prepared) == 1
+
+
+def test_arrays_of_known_types_take_the_short_way(
+    cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(places.readers, Array, places._of_cupy)
+    monkeypatch.setitem(launch.layouts, Array, lambda array: tuple(array.__cuda_array_interface__["shape"]))
+    kernel = tma.pipeline_kernel("out = n * a", "float32 a", "float32 out", scalars="int32 n")
+    like = np.zeros((64, 512), np.float32)
+    kernel(Array(0x10000000, like), out=Array(0x20000000, like), n=1)
+    monkeypatch.setattr(launch, "_launch", None)
+    cuda.stream = 88
+    kernel(Array(0x30000000, like), out=Array(0x40000000, like), n=2)
+    made = cuda.launches[1]
+    assert [int(words(made.arguments[n])[0]) for n in range(2)] == [0x30000000, 0x40000000]
+    assert np.frombuffer(made.arguments[3][:4], "i4")[0] == 2
+    assert made.stream == 88
+    with pytest.raises(TypeError):  # which must be checked, the long way
+        kernel(Array(0x30000000, like), out=Array(0x30000000, like), n=2)
+    with pytest.raises(TypeError):
+        kernel(Array(0x30000004, like), out=Array(0x40000000, like), n=2)
 
 
 def test_large_arrays_have_a_grid_that_runs_all_at_once(cuda: simulated_cuda.SimulatedCuda) -> None:

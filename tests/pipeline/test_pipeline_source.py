@@ -77,7 +77,10 @@ def test_the_source_shows_the_code_and_what_it_is_about() -> None:
         "const __grid_constant__ CUtensorMap a_map", "loaded_bytes = sizeof(Stage::a);",
     ):
         assert text in kernel.source
-    assert max(map(len, kernel.source.splitlines())) <= 120
+    for case in CASES.values():
+        assert max(map(len, case.make().source.splitlines() if 2 in case.ranks else [""])) <= 120
+    boxed = tma.pipeline_kernel("out = a", "float16 a", "float32 out", box=(2, 4, 64))
+    assert "using TileBox = Box<64, 4, 2>;" in boxed.source
 
 
 def test_a_mistake_in_the_code_is_shown_in_its_line() -> None:

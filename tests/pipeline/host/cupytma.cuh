@@ -135,6 +135,7 @@ inline void mbarrier_wait_parity(unsigned long long* mbarrier, unsigned parity)
 }
 inline void fence_mbarrier_init() {}
 inline void fence_proxy_async_shared_cta() {}
+inline void prefetch_tensormap(const void*) {}
 inline bool elect_sync() { return threadIdx.x % 32 == 0; }
 inline void bulk_commit_group() {}
 template <int Count> void bulk_wait_group() {}
