@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from cupytma.pipeline.declarations import Accumulator, Declaration, Declared
 from cupytma.pipeline.plan import OUTPUT_STAGES, UNIT, Variant, Way
 
+_CALL_WIDTH = 96
+
 _KERNEL = """\
 extern "C" __global__ void __launch_bounds__(consumer_threads + warp_threads, {blocks}) {name}(
 {parameters})
@@ -350,8 +352,8 @@ class _Writer:
     def _call(self, arguments: Sequence[str]) -> list[str]:
         accumulators = [f"found.{found.name}" for found in self.declaration.accumulators]
         rest = [*accumulators, *self.coordinates, *self._scalars()]
-        return ["consume(", *textwrap.wrap(", ".join([*arguments, *rest]) + ");", 88, initial_indent="    ",
-                                           subsequent_indent="    ")]
+        call = f"consume({', '.join([*arguments, *rest])});"
+        return textwrap.wrap(call, _CALL_WIDTH, subsequent_indent="    ", break_long_words=False)
 
     def _scalars(self) -> list[str]:
         return [f"scalars.{scalar.name}" for scalar in self.declaration.scalars]

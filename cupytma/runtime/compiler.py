@@ -92,8 +92,7 @@ def compile(  # the name is the public one: tma.compile
 def compile_request(request: Request) -> Module:
     """A module for a request: of this process, from the cache, or compiled now."""
     found = headers.inclusions(request)
-    complete = headers.with_own_headers(request, found)
-    if complete is not request:
+    while (complete := headers.with_own_headers(request, found)) is not request:
         request, found = complete, headers.inclusions(complete)
     folders = _toolkit_folders(found)
     key = cache.request_key(request, found, folders)

@@ -16,7 +16,7 @@ from cupytma.runtime.compilation import Request
 
 HEADER_NAME = "cupytma.cuh"
 # Headers that are written by hand: the name they are included with, and the file among the package's kernels.
-_OWN = {"cupytma/pipeline.cuh": "pipeline.cuh"}
+_OWN = {"cupytma/numbers.cuh": "numbers.cuh", "cupytma/pipeline.cuh": "pipeline.cuh"}
 _INCLUDED = re.compile(r"#\s*include(?:_next)?\b|__has_include\s*\(")
 _NAMED = re.compile(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -126,7 +126,10 @@ def inclusions(request: Request) -> Inclusions:
 
 
 def with_own_headers(request: Request, found: Inclusions) -> Request:
-    """A request with the texts of this package's own headers that it includes, beside the generated one."""
+    """A request with the texts of this package's own headers that it lacks, beside the generated one.
+
+    They may include one another, so that more may be missing then.
+    """
     wanted = [name for name in _OWN if name in found.missing]
     if not wanted:
         return request

@@ -102,6 +102,7 @@ def compiled(text: str, folder: Path) -> Any:
         header = re.sub(r'asm volatile\("bar.sync 1.*?;" [^;]*;', "host_bar_sync(1, Threads);", header)
         (folder / "cupytma").mkdir(exist_ok=True)
         (folder / "cupytma" / "pipeline.cuh").write_text(header)
+        (folder / "cupytma" / "numbers.cuh").write_text(source("numbers.cuh"))
         file = folder / f"{key}.cpp"
         file.write_text(text)
         flags = ["-std=c++17", "-O0", "-w", "-Wno-psabi", "-shared", "-fPIC", "-pthread", f"-I{folder}", f"-I{_HERE}"]
