@@ -23,6 +23,7 @@ from cupytma.errors import (
     KernelWarning,
     LaunchError,
     NoDeviceError,
+    PipelineError,
     RowIndexError,
     TargetError,
 )
@@ -44,7 +45,7 @@ from cupytma.tensormap import (
 from cupytma.version import __version__
 
 if TYPE_CHECKING:
-    from cupytma import ops, ptx, runtime, sim
+    from cupytma import ops, pipeline, ptx, runtime, sim
     from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.broadcast import broadcast_add, broadcast_max, broadcast_min, broadcast_mul
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         reduce_xor,
     )
     from cupytma.ops.rows import gather_rows, scatter_add_rows, scatter_rows
+    from cupytma.pipeline.kernel import pipeline_kernel
     from cupytma.runtime.checks import checks
     from cupytma.runtime.compiler import compile
     from cupytma.runtime.coordinates import declare_coordinates
@@ -102,6 +104,8 @@ _LAZY = {
     "ops": "",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
+    "pipeline": "",
+    "pipeline_kernel": "cupytma.pipeline.kernel",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
     "reduce_add": "cupytma.ops.reduction",
@@ -124,12 +128,13 @@ _LAZY = {
 __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
-    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
-    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max", "broadcast_min",
-    "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates", "encode_records",
-    "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad", "permute", "plan_boxes",
-    "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or",
-    "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose",
+    "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "PipelineError", "RowIndexError", "Swizzle", "Target",
+    "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max",
+    "broadcast_min", "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates",
+    "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad",
+    "permute", "pipeline", "pipeline_kernel", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec",
+    "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows",
+    "scatter_rows", "sim", "tensor_map", "transpose",
     "verify_against_driver",
 ]
 

@@ -43,6 +43,10 @@ class ArrayError(CupytmaError, ValueError):
     """An array that an operation cannot take: where it lives, its type, its layout."""
 
 
+class PipelineError(CupytmaError, ValueError):
+    """A pipeline kernel that cannot be made as declared, or is called otherwise than it declares."""
+
+
 class RowIndexError(CupytmaError, IndexError):
     """An index of a gather or scatter that names no row of the table."""
 

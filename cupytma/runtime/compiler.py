@@ -49,7 +49,8 @@ def compile(  # the name is the public one: tma.compile
     ----------
     source : str
         CUDA C++. ``#include <cupytma.cuh>`` brings in the instruction wrappers of `cupytma.ptx.header` and the type
-        ``CUtensorMap``. The toolkit's headers, such as ``cuda_fp16.h``, are found where their wheel is installed.
+        ``CUtensorMap``, ``#include <cupytma/pipeline.cuh>`` also rings of stages for producers and consumers. The
+        toolkit's headers, such as ``cuda_fp16.h``, are found where their wheel is installed.
     target : str or Target, optional
         Such as ``"sm_90a"``. Default: the architecture-specific target of the current device.
     options : iterable of str, optional
@@ -91,6 +92,8 @@ def compile(  # the name is the public one: tma.compile
 def compile_request(request: Request) -> Module:
     """A module for a request: of this process, from the cache, or compiled now."""
     found = headers.inclusions(request)
+    while (complete := headers.with_own_headers(request, found)) is not request:
+        request, found = complete, headers.inclusions(complete)
     folders = _toolkit_folders(found)
     key = cache.request_key(request, found, folders)
     keep = cache.may_keep(request, found)

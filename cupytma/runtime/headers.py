@@ -8,12 +8,15 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 
 from cupytma.runtime.compilation import Request
 
 HEADER_NAME = "cupytma.cuh"
+# Headers that are written by hand: the name they are included with, and the file among the package's kernels.
+_OWN = {"cupytma/numbers.cuh": "numbers.cuh", "cupytma/pipeline.cuh": "pipeline.cuh"}
 _INCLUDED = re.compile(r"#\s*include(?:_next)?\b|__has_include\s*\(")
 _NAMED = re.compile(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -120,6 +123,19 @@ def inclusions(request: Request) -> Inclusions:
         found.trees = _tree_stamp(request.searched)
         found.macros |= not found.trees
     return found
+
+
+def with_own_headers(request: Request, found: Inclusions) -> Request:
+    """A request with the texts of this package's own headers that it lacks, beside the generated one.
+
+    They may include one another, so that more may be missing then.
+    """
+    wanted = [name for name in _OWN if name in found.missing]
+    if not wanted:
+        return request
+    kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
+    texts = tuple((name, kernels.source(_OWN[name])) for name in wanted)
+    return replace(request, headers=(*request.headers, *texts))
 
 
 def _settled(path: str) -> str:

@@ -31,6 +31,12 @@ def _borrowed(module: Any, handle: int) -> Any:
     return module.cuda.ExternalStream(handle)
 
 
+def cupy_stream(stream: Any) -> Any:
+    """A stream of any library, or a handle, as CuPy's, for its memory pool to allocate on. Errors as `handle_of`."""
+    module = cupy()
+    return stream if isinstance(stream, module.cuda.Stream) else _borrowed(module, handle_of(stream))
+
+
 def handle_of(stream: Any) -> int:
     """The handle of a stream, a ``CUstream``.
 
