@@ -8,12 +8,13 @@ Needs a GPU:
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from cupytma import copy, pipeline_kernel
-from cupytma.ops.benchmark import Case, measure
+from cupytma.ops.benchmark import REPEATS, TIMINGS, Work
 from cupytma.runtime.device import cupy
 
 SIDE = 16384
@@ -33,7 +34,7 @@ def tensors(count: int, shape: tuple[int, ...], dtype: str) -> list[Any]:
     return [torch.randn(shape, device="cuda").to(getattr(torch, dtype)) for _ in range(count)]
 
 
-def scale_add(dtype: str, **options: Any) -> Case:
+def scale_add(dtype: str, **options: Any) -> Work:
     import torch
 
     a, b, out = tensors(3, (SIDE, SIDE), dtype)
@@ -41,44 +42,44 @@ def scale_add(dtype: str, **options: Any) -> Case:
         "out = scale * a + b", f"{dtype} a, {dtype} b", f"{dtype} out", scalars="float32 scale", **options
     )
     others: dict[str, Callable[[], Any]] = {"torch": lambda: torch.add(b, a, alpha=2.0, out=out)}
-    return Case(f"scale_add {SIDE}² {dtype}", 3 * a.nbytes, lambda: kernel(a, b, out=out, scale=2.0), others)
+    return Work(f"scale_add {SIDE}² {dtype}", 3 * a.nbytes, lambda: kernel(a, b, out=out, scale=2.0), others)
 
 
-def row_sum(rows: int, columns: int, dtype: str) -> Case:
+def row_sum(rows: int, columns: int, dtype: str) -> Work:
     import torch
 
     (x,) = tensors(1, (rows, columns), dtype)
     out = torch.empty(rows, device="cuda", dtype=x.dtype)
     kernel = pipeline_kernel("total += x", f"{dtype} x", reduce={f"{dtype} total": "add"})
     others: dict[str, Callable[[], Any]] = {"torch": lambda: torch.sum(x, 1, out=out)}
-    return Case(f"row sum {rows} × {columns} {dtype}", x.nbytes, lambda: kernel(x, out=out), others)
+    return Work(f"row sum {rows} × {columns} {dtype}", x.nbytes, lambda: kernel(x, out=out), others)
 
 
-def dot() -> Case:
+def dot() -> Work:
     import torch
 
     x, y = tensors(2, (SIDE * SIDE,), "float32")
     out = torch.empty((), device="cuda")
     kernel = pipeline_kernel("total += x * y", "float32 x, float32 y", reduce={"float32 total": "add"}, over="all")
     others: dict[str, Callable[[], Any]] = {"torch": lambda: torch.dot(x, y, out=out)}
-    return Case(f"dot {SIDE}² float32", 2 * x.nbytes, lambda: kernel(x, y, out=out), others)
+    return Work(f"dot {SIDE}² float32", 2 * x.nbytes, lambda: kernel(x, y, out=out), others)
 
 
-def softmax(columns: int, dtype: str) -> Case:
+def softmax(columns: int, dtype: str) -> Work:
     import torch
 
     x, out = tensors(2, (SIDE * SIDE // columns, columns), dtype)
     kernel = pipeline_kernel(SOFTMAX, f"{dtype} x", f"{dtype} out", each="row")
     others: dict[str, Callable[[], Any]] = {"torch": lambda: torch.softmax(x, 1, out=out)}
-    return Case(f"softmax rows of {columns} {dtype}", 2 * x.nbytes, lambda: kernel(x, out=out), others)
+    return Work(f"softmax rows of {columns} {dtype}", 2 * x.nbytes, lambda: kernel(x, out=out), others)
 
 
-def copied() -> Case:
+def copied() -> Work:
     x, out = tensors(2, (SIDE, SIDE), "float32")
-    return Case("copy, to compare", 2 * x.nbytes, lambda: copy(x, out), {"torch": lambda: out.copy_(x)})
+    return Work("copy, to compare", 2 * x.nbytes, lambda: copy(x, out), {"torch": lambda: out.copy_(x)})
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[Work]:
     """One after the other: their arrays are large."""
     yield copied()
     for dtype in ("float32", "bfloat16", "uint8"):
@@ -92,7 +93,7 @@ def cases() -> Iterator[Case]:
     yield softmax(4096, "bfloat16")
 
 
-def sweep() -> Iterator[Case]:
+def sweep() -> Iterator[Work]:
     """One kernel, other shapes of its pipeline."""
     for tile_bytes in (4096, 8192, 16384):
         for blocks in (1, 2, 3):
@@ -100,7 +101,7 @@ def sweep() -> Iterator[Case]:
                 for threads in (128, 256):
                     options = {"tile_bytes": tile_bytes, "blocks": blocks, "stages": stages, "threads": threads}
                     case = scale_add("float32", **options)
-                    yield Case(f"{options}", case.bytes, case.ours, {})
+                    yield Work(f"{options}", case.bytes, case.ours, {})
 
 
 def main() -> None:
@@ -108,15 +109,16 @@ def main() -> None:
     print(f"{'kernel':46s} {'ms':>8s} {'GB/s':>7s}   beside")
     for case in sweep() if "--sweep" in sys.argv[1:] else cases():
         try:
-            found = measure(case)
+            found = TIMINGS["device"]({"": case.ours, **case.others}, REPEATS)
         except Exception as error:  # a shape that does not fit
-            print(f"{case.name:46s} {str(error).splitlines()[0]}", flush=True)
+            print(f"{case.title:46s} {str(error).splitlines()[0]}", flush=True)
             continue
+        seconds = {name: statistics.median(times) for name, times in found.items()}
+        ours = seconds.pop("")
         beside = ", ".join(
-            f"{name} {found.bytes / seconds / 1e9:.0f} GB/s ({seconds / found.seconds:.2f} ×)"
-            for name, seconds in found.others.items()
+            f"{name} {case.bytes / theirs / 1e9:.0f} GB/s ({theirs / ours:.2f} ×)" for name, theirs in seconds.items()
         )
-        print(f"{found.name:46s} {1e3 * found.seconds:8.3f} {found.rate / 1e9:7.0f}   {beside}", flush=True)
+        print(f"{case.title:46s} {1e3 * ours:8.3f} {case.bytes / ours / 1e9:7.0f}   {beside}", flush=True)
         del case
 
 
