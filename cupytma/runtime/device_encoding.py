@@ -282,7 +282,7 @@ def _build(
     if not count:
         return buffer
     first = buffer.room(start, count)
-    check_host_rows(columns, count, buffer.target)
+    check_host_rows(columns, buffer.target)
     arrays = [column.array for column in columns.values() if column.array is not None]
     with buffer.device:
         stream = as_cupy(current_stream(*arrays) if stream is None else stream)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError, DescriptorError
-from cupytma.runtime.device_rules import OPERANDS, SCALARS
+from cupytma.runtime.device_rules import KIND, OPERANDS, SCALARS
 from cupytma.runtime.given import shown
 from cupytma.targets import Target
 from cupytma.tensormap import checking
 from cupytma.tensormap.arrays import ArrayView, view_of
-from cupytma.tensormap.columns import FIELD_NAMES, RECORD
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle
 from cupytma.tensormap.parameters import Tiled
-from cupytma.tensormap.records import encode_records
-from cupytma.tensormap.rule import FULL_RANK, SEQUENCES
+from cupytma.tensormap.rule import DERIVED, FULL_RANK, SEQUENCES
 from cupytma.tensormap.rules import RULES_BY_ID
 
 ENTRIES = dict(OPERANDS)
@@ -251,65 +251,124 @@ def _host_rows(name: str, value: Any, spoken: str) -> npt.NDArray[Any]:
     return rows.astype(np.uint64 if rows.dtype.kind == "u" else np.int64)
 
 
-def check_host_rows(columns: Mapping[str, Column], count: int, target: Target) -> None:
-    """Refuse what breaks a rule as far as the host sees it; operands on the device are taken for legal.
+def check_host_rows(columns: Mapping[str, Column], target: Target) -> None:
+    """Refuse what breaks a rule as far as the host sees it: every rule whose operands are all on the host.
 
     Raises
     ------
     DescriptorError
         Naming the first maps that are wrong, and every rule that they break.
     """
-    is_alike = all(column.rows is None for column in columns.values())
-    rows = 1 if is_alike else count
-    records = np.zeros(rows, RECORD)
-    for name, column in columns.items():
-        field = "rank" if name == "rank" else FIELD_NAMES[name]
-        place = records[field]
-        limits = np.iinfo(place.dtype)
-        values = _seen(column)
-        if values.dtype.kind == "i":
-            # What does not fit becomes what breaks the same rule.
-            values = np.clip(values, -1, min(int(limits.max), 2**63 - 1))
-        else:
-            values = np.minimum(values, np.uint64(limits.max))
-        values = values.astype(place.dtype)
-        if column.is_scalar:
-            records[field] = values[:, 0]
-        else:
-            records[field][:, : values.shape[1]] = values
-    status, _ = encode_records(records, target)
-    wrong = (status != 0) | (records["addr"] == 0)
-    if wrong.any():
-        numbers = np.flatnonzero(wrong)
-        told = [_told(columns, int(i), target, is_alike) for i in numbers[:_SHOWN_ROWS]]
-        more = f"; and {len(numbers) - _SHOWN_ROWS} more" if len(numbers) > _SHOWN_ROWS else ""
+    known = _known(columns)
+    broken: dict[int, list[str]] = {}
+    for rule in (*checking.rules_for(KIND, target.name, "error"), RULES_BY_ID["null-address"]):
+        for clause in checking.clauses(rule, FULL_RANK):
+            if _operands_of(clause) <= known.keys():
+                holds = np.atleast_1d(checking.evaluate(clause, _with_derived(known, target)))
+                for row in np.flatnonzero(~holds.astype(bool)).tolist():
+                    broken.setdefault(row, []).append(rule.id)
+    if broken:
+        several = any(column.rows is not None for column in columns.values())
+        told = [
+            (f"map {row}: " if several else "") + _told(columns, row, broken[row], target)
+            for row in sorted(broken)[:_SHOWN_ROWS]
+        ]
+        more = f"; and {len(broken) - _SHOWN_ROWS} more" if len(broken) > _SHOWN_ROWS else ""
         raise DescriptorError("; ".join(told) + more)
 
 
-def _seen(column: Column) -> npt.NDArray[Any]:
-    """The column as the host sees it, one row where all are alike."""
+def _known(columns: Mapping[str, Column]) -> dict[str, Any]:
+    """The operands that the host sees, as numpy columns; entries beyond the rank are what no rule objects to."""
+    ranks = _values(columns["rank"])
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        values = _values(column)
+        if values is None or (ranks is None and not column.is_scalar):
+            continue
+        if column.is_scalar:
+            found[name] = values[:, 0]
+            continue
+        assert ranks is not None
+        short, neutral = SEQUENCES[name]
+        entries = [
+            np.where(i < ranks[:, 0] - short, values[:, i], neutral) if i < values.shape[1] else np.array([neutral])
+            for i in range(ENTRIES[name])
+        ]
+        found[name] = tuple(entries)
+    return found
+
+
+def _values(column: Column) -> npt.NDArray[np.int64] | None:
+    """What the host sees of a column, shape (maps or 1, entries); numbers above 2^63 - 1, all illegal, as that."""
     if column.constant is not None:
-        fits = all(-(2**63) <= value < 2**63 for value in column.constant)
-        return np.array([column.constant], np.int64 if fits else np.uint64)
-    if column.rows is not None:
-        return column.rows
-    return np.full((1, column.entries), _STAND_INS.get(column.name, 1 if column.name in SEQUENCES else 0))
+        return np.array([[max(-(2**63), min(value, 2**63 - 1)) for value in column.constant]], np.int64)
+    if column.rows is None:
+        return None
+    rows = column.rows
+    return (np.minimum(rows, np.uint64(2**63 - 1)) if rows.dtype.kind == "u" else rows).astype(np.int64)
 
 
-def _told(columns: Mapping[str, Column], row: int, target: Target, is_alike: bool) -> str:
-    """What is wrong with one map."""
-    values = {name: _seen(column)[row if column.rows is not None else 0] for name, column in columns.items()}
-    text = explained({name: tuple(map(int, entries)) for name, entries in values.items()}, target)
-    return text if is_alike else f"map {row}: {text}"
+_DERIVED = {name: text for name, text, kinds in DERIVED if KIND in kinds}
 
 
-def explained(operands: Mapping[str, Sequence[int]], target: Target) -> str:
+@cache
+def _operands_of(text: str) -> frozenset[str]:
+    """The operands that an expression of the tables rests on."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text, mode="eval")):
+        if isinstance(node, ast.Name):
+            found |= _operands_of(_DERIVED[node.id]) if node.id in _DERIVED else {node.id} & ENTRIES.keys()
+    return frozenset(found)
+
+
+class _Table:
+    """A look-up by column, which an index outside its range does not break: the rule on the index reports it."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._values = np.array(values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.take(self._values, index, mode="clip")
+
+
+_TABLES: dict[str, Any] = {
+    **{name: _Table(values) for name, values in checking.LOOKUPS.items()},
+    "quotient": lambda dividend, divisor: dividend // np.where(divisor == 0, 1, divisor),
+}
+
+
+def _with_derived(known: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    """The operands with those that come from the target, and those that can be derived."""
+    found = {**_TABLES, **checking.target_operands(target), "mode": KIND, "layout": KIND, "wide_mode": 0, **known}
+    for name, text in _DERIVED.items():
+        if _operands_of(text) <= known.keys():
+            found[name] = checking.evaluate(text, found)
+    return found
+
+
+def _told(columns: Mapping[str, Column], row: int, broken: Sequence[str], target: Target) -> str:
+    """What is wrong with one map, in words; operands on the device are not judged."""
+    operands: dict[str, tuple[int, ...]] = {}
+    for name, column in columns.items():
+        if column.constant is not None:
+            operands[name] = column.constant
+        elif column.rows is not None:
+            operands[name] = tuple(map(int, column.rows[row if len(column.rows) > 1 else 0]))
+        else:
+            operands[name] = (_STAND_INS.get(name, 1 if name in SEQUENCES else 0),) * column.entries
+    return explained(operands, target, broken)
+
+
+def explained(operands: Mapping[str, Sequence[int]], target: Target, among: Sequence[str] | None = None) -> str:
     """Every rule that the parameters of one map break on the device, in words.
 
     Parameters
     ----------
     operands : mapping of str to sequence of int
         Each operand's entries; those beyond the rank are not looked at.
+    target : Target
+    among : sequence of str, optional
+        The rules to look at. Default: all.
     """
     rank = operands["rank"][0]
     if not 1 <= rank <= FULL_RANK:
@@ -324,9 +383,9 @@ def explained(operands: Mapping[str, Sequence[int]], target: Target) -> str:
         short = SEQUENCES.get(name, (0, 0))[0]
         found[name] = entries[0] if name in SCALARS else (*entries[: rank - short], *found[name][rank - short :])
     checking.derive(found)
-    told = [str(violation) for violation in checking.violations(found)]
+    told = [str(v) for v in checking.violations(found) if among is None or v.rule in among]
     rule = RULES_BY_ID["null-address"]
-    if not checking.evaluate(rule.holds, found):
+    if (among is None or rule.id in among) and not checking.evaluate(rule.holds, found):
         told.append(f"{rule.id}: global_address is null, and the first copy would fault; give the tensor's address")
     return "; ".join(told)
 
