@@ -86,6 +86,9 @@ class Array:
         }  # fmt: skip
 
 
+Array.__module__ = "cupy"
+
+
 class Stream:
     """A stream whose work is always done."""
 
@@ -126,7 +129,7 @@ class EmulatedCuda:
         module.cuda = SimpleNamespace(
             runtime=runtime, driver=driver, alloc=_memory, alloc_pinned_memory=lambda size: _pinned(size),
             Event=lambda **options: SimpleNamespace(ptr=0, done=True), get_current_stream=lambda: self.stream,
-            Device=self._device, Stream=Stream,
+            Device=self._device, Stream=Stream, ExternalStream=lambda handle: self.stream,
         )  # fmt: skip
         module.ndarray, module.asarray = Array, lambda host: Array.of(np.array(host))
         module.empty = lambda shape, dtype=np.float64: Array.of(np.full(shape, 0xAB, np.uint8).astype(dtype))
@@ -187,6 +190,10 @@ _EXTERNAL = re.compile(r"extern __shared__ unsigned char dynamic_shared\[\];")
 # Inline assembly, and what does the same here.
 _ASSEMBLY = (
     (re.compile(r'asm\("mov\.u32 %0, %%laneid;" : "=r"\(lane\)\);'), "lane = emulation::lane();"),
+    (
+        re.compile(r'asm volatile\("st\.volatile\.global\.v2\.u64.*?"memory"\);', re.DOTALL),
+        "work.failure[0] = place; work.failure[1] = what;",
+    ),
     (re.compile(r'asm volatile\("bar\.sync (\d+), %0;" :: "n"\((\w+)\) : "memory"\);'), r"named_barrier(\1, \2);"),
     (
         re.compile(r'asm volatile\("ld\.shared\.v4\.u32.*?;', re.DOTALL),
