@@ -16,8 +16,8 @@ from cupytma.runtime.device import cupy
 _POSITION_BITS = 40
 _MESSAGES = (
     "shapes[{group}] is not within 0 and the shapes of both arrays: nothing of this pair was touched",
-    "offsets[{group}] and offsets[{next}] are not in order, not within the ragged array, or further apart than the padded "
-    "array has rows: nothing of this sequence was touched",
+    "offsets[{group}] and offsets[{next}] are not in order, not within the ragged array, or further apart than the "
+    "padded array has rows: nothing of this sequence was touched",
 )
 _records: dict[int, tuple[Any, Any]] = {}
 _calls: list[str] = []

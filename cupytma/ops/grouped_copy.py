@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors
 from cupytma.ops.array_copy import check_devices, compiled, empty, move
 from cupytma.ops.copy_plan import UNIT, WORD, obstacle_of
 from cupytma.ops.groups import (
     GROUP_BYTES,
     INTEGERS,
     SETUP_THREADS,
+    Part,
     PreparedGroups,
     Recent,
     Workspace,
@@ -117,7 +117,6 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     if prepared is None:
         prepared = prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
         _recent.keep(key, prepared, (*given, *targets, *((shapes,) if on_device else ())))
-    group_errors.raise_noted(prepared.device)
     prepared.launch(handle)
     return targets
 
@@ -131,8 +130,9 @@ def _copy_parts(sources: Sequence[Any], destinations: Sequence[Any], shapes: Any
         for views, part, name in zip(pairs, parts, ("sources", "destinations"), strict=True):
             view = views[position]
             if len(view.shape) != len(row) or any(not 0 <= n <= most for n, most in zip(row, view.shape, strict=True)):
+                where = f"{name}[{position}]"
                 raise ArrayError(
-                    f"shapes[{position}] = {tuple(row)} is not within 0 and {view.shape}, the shape of {name}[{position}]"
+                    f"shapes[{position}] = {tuple(row)} is not within 0 and {view.shape}, the shape of {where}"
                 )
             part.append(replace(view, shape=tuple(row)))
     prepared = prepare(*parts, None, handle)
@@ -175,7 +175,7 @@ def prepare(
             (workspace.work[()], workspace.descriptions, integers, item, seed()), stream=handle,
         )  # fmt: skip
         moving = moving_plan(workspace, pairs, shapes is not None)
-        return PreparedGroups(workspace, settling, (moving,), shapes is not None, others)
+        return PreparedGroups(device, [Part(workspace, settling, (moving,))], shapes is not None, others)
 
 
 def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void], leaves_rests: bool) -> Any:

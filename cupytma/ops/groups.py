@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, current_handle, handle_of, wait_for
+from cupytma.runtime.transfer import Staging
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.fields import SIZE
 
@@ -38,6 +40,9 @@ _INTEGER_TYPES = ("int32", "uint32", "int64", "uint64")
 _KEPT = 16
 # Pairs of arrays that reach into one another whose elements are looked at.
 _MOST_OVERLAPS = 4096
+
+
+_staging = Staging()  # the host's copy has to outlive the call
 
 
 class Workspace:
@@ -59,8 +64,8 @@ class Workspace:
         module = cupy()
         self.count, self.handle, self.device = count, handle, int(module.cuda.Device().id)
         places, end = {}, 0
-        sizes = {"maps": 2 * SIZE * count, "groups": GROUP_BYTES * count, "tile_ends": 8 * count, "rest_ends": 8 * count}
-        for field, size in (*sizes.items(), ("done", SIZE)):
+        sizes = {"maps": 2 * SIZE, "groups": GROUP_BYTES, "tile_ends": 8, "rest_ends": 8}
+        for field, size in (*((field, size * count) for field, size in sizes.items()), ("done", SIZE)):
             places[field], end = end, end + size
         described = 0 if descriptions is None else descriptions.nbytes
         with as_cupy(handle):
@@ -69,19 +74,12 @@ class Workspace:
             module.cuda.runtime.memsetAsync(start + places["done"], 0, SIZE, handle)
             self.descriptions = start + end
             if descriptions is not None:
-                self._upload(self.descriptions, descriptions)
+                _staging.upload(self.descriptions, descriptions.tobytes(), handle)
         self.work = np.zeros((), _WORK)
         for field, offset in places.items():
             self.work[field] = start + offset
         self.work["failure"], self.work["tag"] = group_errors.record_address(self.device), group_errors.tag_of(name)
         self.work["count"] = count
-
-    def _upload(self, address: int, data: npt.NDArray[Any]) -> None:
-        """Take bytes to the device; waits for nothing but the copy of this memory by the driver."""
-        from cupytma.runtime.transfer import Staging
-
-        self._staging = Staging()
-        self._staging.upload(address, data.tobytes(), self.handle)
 
     @property
     def setup_blocks(self) -> int:
@@ -94,16 +92,31 @@ class Workspace:
         return max(1, min(most, -(-bytes_of_all // bytes_of_tile)))
 
 
-class PreparedGroups:
-    """Launches over many arrays, for as long as the arrays live.
+@dataclass
+class Part:
+    """The launches for groups of one kind.
 
-    Parameters
+    Attributes
     ----------
     workspace : Workspace
     settling : Plan
         Finds how each group moves.
     moving : sequence of Plan
         What follows.
+    """
+
+    workspace: Workspace
+    settling: Plan
+    moving: Sequence[Plan]
+
+
+class PreparedGroups:
+    """Launches over many arrays, for as long as the arrays live.
+
+    Parameters
+    ----------
+    device : int
+    parts : sequence of Part
     again : bool
         Whether each launch settles the groups again, because shapes in device memory may have changed.
     others : sequence of callable
@@ -111,28 +124,30 @@ class PreparedGroups:
     """
 
     def __init__(
-        self,
-        workspace: Workspace,
-        settling: Plan,
-        moving: Sequence[Plan],
-        again: bool,
-        others: Sequence[Callable[[int], None]] = (),
+        self, device: int, parts: Sequence[Part], again: bool, others: Sequence[Callable[[int], None]] = ()
     ) -> None:
-        self._workspace, self._settling, self._moving, self._again = workspace, settling, tuple(moving), again
-        self._others = tuple(others)
+        self.device, self.parts, self._again, self._others = device, tuple(parts), again, tuple(others)
         self._is_settled = False
-        self.device = workspace.device
         self.is_alive = True
         self._watched: list[Any] = []
         self.addresses: tuple[int, ...] = ()
+        self.kept: Any = None
 
     def launch(self, handle: int) -> None:
-        """Do the work on the stream that it was prepared for."""
-        if self._again or not self._is_settled:
-            self._settling(handle)
-            self._is_settled = True
-        for plan in self._moving:
-            plan(handle)
+        """Do the work on the stream that it was prepared for.
+
+        Raises
+        ------
+        ArrayError
+            If an earlier launch on the device has met a shape or an offset that does not fit; nothing is launched then.
+        """
+        group_errors.raise_noted(self.device)
+        for part in self.parts:
+            if self._again or not self._is_settled:
+                part.settling(handle)
+            for plan in part.moving:
+                plan(handle)
+        self._is_settled = True
         for other in self._others:
             other(handle)
 
@@ -259,6 +274,10 @@ def check_pairs(sources: Sequence[ArrayView], destinations: Sequence[ArrayView])
     ArrayError
         Naming them. Where thousands reach into one another, only the first of them are looked at.
     """
+    for view in destinations:
+        low, high = span_bytes(view)
+        if view.size and high - low != view.size * view.itemsize:  # else no two elements can be in one place
+            check_overlap(view, view)
     spans = [np.array([[v.address + x for x in span_bytes(v)] for v in views], np.int64).reshape(-1, 2)
              for views in (sources, destinations)]  # fmt: skip
     lows, highs = spans[1].T

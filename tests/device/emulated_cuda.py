@@ -196,12 +196,11 @@ _ASSEMBLY = (
     ),
     (re.compile(r'asm volatile\("bar\.sync (\d+), %0;" :: "n"\((\w+)\) : "memory"\);'), r"named_barrier(\1, \2);"),
     (
-        re.compile(r'asm volatile\("ld\.shared\.v4\.u32.*?;', re.DOTALL),
+        re.compile(r'asm volatile\("ld\.shared\.v4.*?: "r"\(address\)\);', re.DOTALL),
         "std::memcpy(&c, dynamic_shared + address, 16);",
     ),
     (
-        re.compile(r'asm volatile\("st\.shared\.v4\.u32.*?\]\);?\s*: "memory"\);|asm volatile\("st\.shared\.v4.*?"memory"\);',
-                   re.DOTALL),
+        re.compile(r'asm volatile\("st\.shared\.v4.*?: "memory"\);', re.DOTALL),
         "std::memcpy(dynamic_shared + address, &c, 16);",
     ),
 )
