@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cupytma.ops.array_copy import copy
 
 _LAZY = {
+    "check_groups": "cupytma.ops.group_errors",
     "check_indices": "cupytma.ops.index_errors",
     "col2im": "cupytma.ops.convolution_columns",
     "copy": "cupytma.ops.array_copy",
@@ -18,12 +19,16 @@ _LAZY = {
     "fill": "cupytma.ops.filling",
     "flip": "cupytma.ops.arrangement",
     "gather_rows": "cupytma.ops.rows",
+    "grouped_copy": "cupytma.ops.grouped_copies",
+    "grouped_transpose": "cupytma.ops.grouped_transposition",
     "im2col": "cupytma.ops.convolution_columns",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
     "plan_copy": "cupytma.ops.copy_plan",
     "plan_reduction": "cupytma.ops.reduction_plan",
     "plan_rows": "cupytma.ops.rows_plan",
+    "ragged_gather": "cupytma.ops.ragged",
+    "ragged_scatter": "cupytma.ops.ragged",
     "reduce_add": "cupytma.ops.reduction",
     "reduce_and": "cupytma.ops.reduction",
     "reduce_dec": "cupytma.ops.reduction",
@@ -46,9 +51,10 @@ _LAZY = {
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "check_indices", "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "pad",
-    "permute", "plan_copy", "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc",
-    "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
+    "check_groups", "check_indices", "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows",
+    "grouped_copy", "grouped_transpose", "im2col", "pad", "permute", "plan_copy", "plan_reduction", "plan_rows",
+    "ragged_gather", "ragged_scatter", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows",
     "simulate_col2im", "simulate_copy", "simulate_gather_rows", "simulate_im2col", "simulate_reduction",
     "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]

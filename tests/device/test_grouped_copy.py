@@ -14,9 +14,10 @@ from guarded import Guarded
 
 import cupytma as tma
 from cupytma.errors import ArrayError, CupytmaError
-from cupytma.ops import group_errors, grouped_copy as module
+from cupytma.ops import group_errors
+from cupytma.ops import grouped_copies as module
 from cupytma.ops.group_errors import check_groups
-from cupytma.ops.grouped_copy import grouped_copy
+from cupytma.ops.grouped_copies import grouped_copy
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 
