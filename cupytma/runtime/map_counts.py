@@ -20,8 +20,8 @@ _LOADED = re.compile(r"ld\.param\.(?:v\d\.)?[ub]64\s+\{?([^\[}]+)\}?\s*,\s*\[([%
 _MOVED = re.compile(r"(?:mov\.[ubs]64|cvta(?:\.to)?\.global\.u64)\s+(%\w+)\s*,\s*([%\w$]+)\s*;")
 _ADDED = re.compile(r"add\.[su]64\s+(%\w+)\s*,\s*(%\w+)\s*,\s*(%?-?\w+)\s*;")
 _SCALED = re.compile(r"mad\.(?:wide|lo)\.[su]\d+\s+(%\w+)\s*,\s*[^,;]+,\s*[^,;]+,\s*(%\w+)\s*;")
-_DEEPEST = 64
 _READ = "at "
+_WALKED = -1  # in the place of an offset: a loop adds to the address
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def device_maps(ptx: str, kernel: str) -> frozenset[Origin]:
     definitions = _definitions(body)
     found: set[Origin] = set()
     for match in _WRITES.finditer(body):
-        found |= set(_origins(match[1], int(match[2] or 0), definitions, 0)) or {Origin(match[1], 0)}
-    return frozenset(found)
+        found |= set(_origins(match[1], int(match[2] or 0), definitions, frozenset())) or {Origin(match[1], 0)}
+    walked = {origin.name for origin in found if origin.offset == _WALKED}
+    return frozenset(Origin(o.name, 0) if o.name in walked else o for o in found)
 
 
 def _body(ptx: str, kernel: str) -> str:
@@ -95,13 +96,35 @@ def _definitions(body: str) -> dict[str, list[_Definition]]:
     return found
 
 
-def _origins(name: str, offset: int, definitions: dict[str, list[_Definition]], depth: int) -> Iterator[Origin]:
+def _origins(
+    name: str, offset: int, definitions: dict[str, list[_Definition]], above: frozenset[str]
+) -> Iterator[Origin]:
+    """Where an address comes from; without an offset where a loop adds to it, for then it goes through an array."""
     if not name.startswith("%"):
         yield Origin(name, offset)
         return
-    for source, added in definitions.get(name, ()) if depth < _DEEPEST else ():
+    above |= {name}
+    sources = definitions.get(name, ())
+    loops = any(_leads_to(source, name, definitions) for source, _ in sources)
+    for source, added in sources:
+        total = offset + added
         if source.startswith(_READ):
-            for place in _origins(source.removeprefix(_READ), added, definitions, depth + 1):
+            for place in _origins(source.removeprefix(_READ), added, definitions, above):
                 yield Origin(f"{place.name}+{place.offset}" if place.offset else place.name, offset)
-        else:
-            yield from _origins(source, offset + added, definitions, depth + 1)
+        elif source not in above:
+            for found in _origins(source, total, definitions, above):
+                yield Origin(found.name, _WALKED) if loops or found.offset == _WALKED else found
+
+
+def _leads_to(source: str, name: str, definitions: dict[str, list[_Definition]]) -> bool:
+    """Whether a register is made of another, directly or through others."""
+    seen: set[str] = set()
+    pending = [source]
+    while pending:
+        register = pending.pop()
+        if register == name:
+            return True
+        if register not in seen:
+            seen.add(register)
+            pending += [further for further, _ in definitions.get(register, ())]
+    return False

@@ -199,7 +199,7 @@ def column_of(name: str, value: Any, spoken: str) -> Column:
     if rows.ndim == 1 and not is_scalar:
         return Column(name, tuple(map(int, rows)))
     if rows.ndim == (1 if is_scalar else 2):
-        return Column(name, rows=rows.reshape(len(rows), -1))
+        return Column(name, rows=rows[:, None] if is_scalar else rows)
     raise DescriptorError(f"{spoken} has shape {rows.shape}; {_shape_needed(is_scalar)}")
 
 
@@ -260,11 +260,12 @@ def check_host_rows(columns: Mapping[str, Column], target: Target) -> None:
         Naming the first maps that are wrong, and every rule that they break.
     """
     known = _known(columns)
+    operands = _with_derived(known, target)
     broken: dict[int, list[str]] = {}
     for rule in (*checking.rules_for(KIND, target.name, "error"), RULES_BY_ID["null-address"]):
         for clause in checking.clauses(rule, FULL_RANK):
             if _operands_of(clause) <= known.keys():
-                holds = np.atleast_1d(checking.evaluate(clause, _with_derived(known, target)))
+                holds = np.atleast_1d(checking.evaluate(clause, operands))
                 for row in np.flatnonzero(~holds.astype(bool)).tolist():
                     broken.setdefault(row, []).append(rule.id)
     if broken:

@@ -186,6 +186,7 @@ def _pinned(size: int) -> Pinned:
 
 
 _libraries: dict[str, ctypes.CDLL] = {}
+_ALIGNED = re.compile(r"__shared__ (alignas\(\d+\))")
 _EXTERNAL = re.compile(r"extern __shared__ unsigned char dynamic_shared\[\];")
 # Inline assembly, and what does the same here.
 _ASSEMBLY = (
@@ -238,7 +239,7 @@ def _translated(module: Module) -> str:
         return re.sub(r"#include <([\w.]+)>", replacement, text)
 
     body = f"{maps}\n{included(request.source)}".replace("#pragma once", "").replace("#pragma unroll 1", "")
-    body = _EXTERNAL.sub("", body)
+    body = _ALIGNED.sub(r"\1 __shared__", _EXTERNAL.sub("", body))
     for pattern, replacement in _ASSEMBLY:
         body = pattern.sub(replacement, body)
     runs = [f"EMULATED({name})" for name in module.kernels]
