@@ -45,7 +45,8 @@ __device__ void be_told(unsigned* flag)
 {
     unsigned seen = 0;
     while (seen == 0) {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(__cvta_generic_to_global(flag)) : "memory");
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                     : "=r"(seen) : "l"(__cvta_generic_to_global(flag)) : "memory");
     }
 }
 
@@ -80,7 +81,8 @@ extern "C" __global__ void handshake(CUtensorMap* map, unsigned long long addres
 # Block 0 changes the map in a slot of shared memory and publishes it.
 _PUBLISHED = """\
 extern "C" __global__ void handshake(
-    const __grid_constant__ CUtensorMap seed, CUtensorMap* map, unsigned long long address, unsigned* flag, unsigned* out)
+    const __grid_constant__ CUtensorMap seed, CUtensorMap* map, unsigned long long address, unsigned* flag,
+    unsigned* out)
 {{
     __shared__ cupytma::tensormap::Slot slot;
     if (blockIdx.x == 0) {{

@@ -89,7 +89,8 @@ def test_a_slot_of_zeros_is_a_template_on_sm_90a_alone() -> None:
 def test_debug_builds_assert_the_alignment_of_slots() -> None:
     assert "a slot is aligned to 128 bytes" not in compiled("sm_90a").ptx
     checked = compiled("sm_90a", CUPYTMA_CHECK=None).ptx
-    text = bytes(int(n) for n in re.findall(r"\b\d+\b", " ".join(re.findall(r"\{([\d, ]+)\}", checked))) if int(n) < 256)
+    numbers = re.findall(r"\b\d+\b", " ".join(re.findall(r"\{([\d, ]+)\}", checked)))
+    text = bytes(int(number) for number in numbers if int(number) < 256)
     assert b"a slot is aligned to 128 bytes" in text
 
 

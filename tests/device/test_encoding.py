@@ -196,8 +196,8 @@ def test_slots_that_hold_no_map_or_another_one_are_refused_on_the_device(cuda: E
         data_type="FLOAT16", global_address=1 << 20, global_dim=(64, 9, 9, 2), global_strides=(128, 2048, 32768),
         pixel_box_lower_corner=(0, 0), pixel_box_upper_corner=(0, 0), channels_per_pixel=64, pixels_per_column=16,
     ).encode()
-    buffer, flat = DescriptorBuffer(4, target="sm_90a"), replace(TILED, global_dim=(64, 8), global_strides=(128,),
-                                                                box_dim=(32, 8), element_strides=(1, 1)).encode()  # fmt: skip
+    buffer, two = DescriptorBuffer(4, target="sm_90a"), {"global_dim": (64, 8), "global_strides": (128,)}
+    flat = replace(TILED, **two, box_dim=(32, 8), element_strides=(1, 1)).encode()
     buffer.write([TEMPLATE, im2col, flat], 1)
     buffer.changed_by_device(0, 4)  # the host does not know what is in them
     columns = [Array.of(np.repeat(c[:1], 4, 0)) for c in broken().values()]
@@ -206,7 +206,7 @@ def test_slots_that_hold_no_map_or_another_one_are_refused_on_the_device(cuda: E
         "empty-slot", "", "host-born", "rank-kept",
     ]  # fmt: skip
     assert buffer.to_host()[2:] == (im2col, flat)
-    with pytest.raises(DescriptorError, match="slot 0: empty-slot: the slot holds no map.*") as caught:
+    with pytest.raises(DescriptorError, match="slot 0: empty-slot: the slot holds no map") as caught:
         buffer.check()
     assert "slot 2: host-born" in str(caught.value)
     assert "slot 3: rank-kept" in str(caught.value)
@@ -230,7 +230,7 @@ ADDRESSES, EXTENTS, STRIDES = [16, 32], [[64, 9, 2]] * 2, [[128, 4096]] * 2
         ((TEMPLATE, ADDRESSES, EXTENTS, STRIDES), {"cta_group": 3}, "cta_group = 3"),
         ((TEMPLATE, ADDRESSES, EXTENTS, STRIDES), {"cta_group": None}, "cta_group = None"),
         ((bytes(128), ADDRESSES, EXTENTS, STRIDES), {}, "the template is a bytes"),
-        ((TEMPLATE, ADDRESSES, [[64, 9]] * 2, STRIDES), {}, "extents has 2 entries for each map, and the template has rank 3"),
+        ((TEMPLATE, ADDRESSES, [[64, 9]] * 2, STRIDES), {}, "extents has 2 entries .*, and the template has rank 3"),
         ((TEMPLATE, ADDRESSES, EXTENTS, [[128]] * 2), {}, "strides has 1 entries for each map; rank 3"),
         ((TEMPLATE, ADDRESSES, EXTENTS), {}, "strides is missing: rank 3 has 2"),
         ((TEMPLATE, None, EXTENTS, STRIDES), {}, "addresses = None"),

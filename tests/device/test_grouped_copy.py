@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
+from numpy.lib.stride_tricks import as_strided
 
 import cupytma as tma
 from cupytma.errors import ArrayError, CupytmaError
@@ -34,7 +35,7 @@ def random_case(random: np.random.Generator, guarded: tuple[Guarded, Guarded]) -
     dtype = random.choice([np.uint8, np.float16, np.float32, np.float64])
     item = np.dtype(dtype).itemsize
     rank = int(random.integers(1, 6))
-    shape = tuple(int(n) for n in random.integers(1, 7, rank - 1)) + (int(random.integers(1, 400)),)
+    shape = (*map(int, random.integers(1, 7, rank - 1)), int(random.integers(1, 400)))
     made = []
     for memory in guarded:
         aligned = random.random() < 0.6
@@ -179,6 +180,7 @@ def test_empty_lists_and_empty_arrays_are_copied(cuda: EmulatedCuda) -> None:
 
 DEVICE = Array.of(np.zeros((4, 16), np.uint8))
 OTHER = Array.of(np.zeros((4, 16), np.uint8))
+THIRD = Array.of(np.zeros((4, 16), np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -191,9 +193,9 @@ OTHER = Array.of(np.zeros((4, 16), np.uint8))
         (([np.zeros(3)], [OTHER]), r"sources\[0\] is in host memory"),
         (([DEVICE], [Array.of(np.zeros((4, 8), np.uint8))]), r"sources\[0\] and destinations\[0\]: the shapes differ"),
         (([DEVICE], [Array.of(np.zeros((4, 16), np.int8))]), "the types differ"),
-        (([DEVICE, OTHER], [OTHER, Array.of(np.zeros((4, 16), np.uint8))]), r"sources\[1\] and destinations\[0\] overlap"),
+        (([DEVICE, OTHER], [OTHER, THIRD]), r"sources\[1\] and destinations\[0\] overlap"),
         (([DEVICE, DEVICE], [OTHER, OTHER]), r"destinations\[0\] and destinations\[1\] overlap"),
-        (([DEVICE], [Array.of(np.lib.stride_tricks.as_strided(OTHER.host, (4, 16), (8, 1)))]), "of the destination overlap"),
+        (([DEVICE], [Array.of(as_strided(OTHER.host, (4, 16), (8, 1)))]), "of the destination overlap"),
         (([DEVICE[:3]], [DEVICE[1:]]), "source and destination overlap"),
     ],
 )

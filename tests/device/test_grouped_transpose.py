@@ -103,7 +103,7 @@ MATRIX = Array.of(np.zeros((4, 16), np.uint8))
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([MATRIX], [Array.of(np.zeros((4, 16), np.uint8))]), {}, r"a source of \(4, 16\) goes to a destination of \(16, 4\)"),
+        (([MATRIX], [Array.of(np.zeros((4, 16), np.uint8))]), {}, r"of \(4, 16\) goes to a destination of \(16, 4\)"),
         (([MATRIX], [Array.of(np.zeros((16, 4), np.int8))]), {}, "are of uint8 and int8"),
         (([Array.of(np.zeros(4))],), {}, "has 1 dimensions; matrices"),
         (([Array.of(np.zeros((4, 16), "V12"))], [Array.of(np.zeros((16, 4), "V12"))]), {}, "elements of 12 B"),

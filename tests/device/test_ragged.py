@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors, ragged as module
+from cupytma.ops import group_errors
+from cupytma.ops import ragged as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.ragged import ragged_gather, ragged_scatter
 
@@ -61,7 +63,7 @@ def test_there_and_back(
     wanted, returned = guarded[1].before.copy(), guarded[2].before.copy()
     place = guarded[1].place(wanted, padded)
     place[...] = 0
-    for i, (first, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for i, (first, end) in enumerate(pairwise(offsets)):
         place[i, : end - first] = ragged[first:end]
     guarded[2].place(returned, back)[2 : total - 3] = ragged[2 : total - 3]
 
