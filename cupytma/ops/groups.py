@@ -42,6 +42,8 @@ _KEPT = 16
 _MOST_OVERLAPS = 4096
 
 
+_NEVER_CAPTURED = (0, 1)  # the legacy default stream
+_captured: list[PreparedGroups] = []
 _staging = Staging()  # the host's copy has to outlive the call
 
 
@@ -142,12 +144,15 @@ class PreparedGroups:
             If an earlier launch on the device has met a shape or an offset that does not fit; nothing is launched then.
         """
         group_errors.raise_noted(self.device)
+        captured = handle not in _NEVER_CAPTURED and bool(cupy().cuda.runtime.streamIsCapturing(handle))
+        if captured and self not in _captured:
+            _captured.append(self)  # every replay needs its memory
         for part in self.parts:
             if self._again or not self._is_settled:
                 part.settling(handle)
             for plan in part.moving:
                 plan(handle)
-        self._is_settled = True
+        self._is_settled = self._is_settled or not captured
         for other in self._others:
             other(handle)
 
