@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,13 @@ from cupytma.ops.groups import (
     Recent,
     Workspace,
     check_pairs,
+    check_spans,
     common_device,
+    dense_strides,
     handle_for,
     integers_argument,
     is_on_device,
+    layouts_of,
     listed,
     views_of,
     whole_numbers,
@@ -113,10 +117,13 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
         _copy_parts(given, targets, shapes, handle)
         return targets
     key = (handle, id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
-    prepared = _recent.get(key, lambda: (*given, *targets))
+    arrays = (given, targets, (shapes,) if on_device else ())
+    prepared = _recent.get(key, arrays)
     if prepared is None:
-        prepared = prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, (*given, *targets, *((shapes,) if on_device else ())))
+        prepared = _prepare_dense(given, targets, handle) if shapes is None else None
+        if prepared is None:
+            prepared = prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
+        _recent.keep(key, prepared, arrays)
     prepared.launch(handle)
     return targets
 
@@ -137,6 +144,29 @@ def _copy_parts(sources: Sequence[Any], destinations: Sequence[Any], shapes: Any
             part.append(replace(view, shape=tuple(row)))
     prepared = prepare(*parts, None, handle)
     prepared.launch(handle)
+
+
+def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: int) -> PreparedGroups | None:
+    """Copies between C-contiguous arrays of CuPy or torch, found with little work; None where that is not all."""
+    read, written = layouts_of(sources), layouts_of(destinations)
+    if read is None or written is None:
+        return None
+    device, addresses = read[0][5], []
+    for (source, *kind), (destination, *other) in zip(read, written, strict=True):
+        shape, strides, _, itemsize, place = kind
+        if kind != other or place != device or strides != dense_strides(shape, itemsize):
+            return None
+        addresses.append((source, destination, itemsize * prod(shape)))
+    numbers = np.array(addresses, np.uint64)
+    pairs = np.zeros(len(numbers), PAIR)
+    pairs["source"], pairs["destination"], pairs["run"] = numbers.T
+    pairs["extents"], pairs["limit"] = 1, NO_LIMIT
+    pairs["is_mapped"] = ((pairs["source"] | pairs["destination"]) % UNIT == 0) & (pairs["run"] >= UNIT)
+    ends = numbers[:, :2].astype(np.int64)
+    spans = [np.stack([ends[:, i], ends[:, i] + numbers[:, 2].astype(np.int64)], 1) for i in (0, 1)]
+    check_spans(spans, (lambda i: view_of(sources[i]), lambda i: view_of(destinations[i])))
+    with cupy().cuda.Device(device):
+        return _prepared(pairs, np.zeros((), INTEGERS)[()], 1, handle, device, ())
 
 
 def prepare(
@@ -169,13 +199,22 @@ def prepare(
             others = []
             check_pairs(sources, destinations)
             integers = integers_argument(shapes, "shapes", (len(sources), len(sources[0].shape)), device, stream)
-        workspace = Workspace("grouped_copy", len(pairs), handle, pairs)
-        settling = module(str(current_target())).kernel("settle_pairs").plan(
-            workspace.setup_blocks, SETUP_THREADS,
-            (workspace.work[()], workspace.descriptions, integers, item, seed()), stream=handle,
-        )  # fmt: skip
-        moving = moving_plan(workspace, pairs, shapes is not None)
-        return PreparedGroups(device, [Part(workspace, settling, (moving,))], shapes is not None, others)
+        return _prepared(pairs, integers, item, handle, device, others)
+
+
+def _prepared(
+    pairs: npt.NDArray[np.void], integers: Any, item: int, handle: int, device: int,
+    others: Sequence[Callable[[int], None]],
+) -> PreparedGroups:  # fmt: skip
+    """Launches for pairs; `integers` are their shapes where the device has them."""
+    again = bool(integers["data"])
+    workspace = Workspace("grouped_copy", len(pairs), handle, pairs)
+    settling = module(str(current_target())).kernel("settle_pairs").plan(
+        workspace.setup_blocks, SETUP_THREADS,
+        (workspace.work[()], workspace.descriptions, integers, item, seed()), stream=handle,
+    )  # fmt: skip
+    moving = moving_plan(workspace, pairs, again)
+    return PreparedGroups(device, [Part(workspace, settling, (moving,))], again, others)
 
 
 def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void], leaves_rests: bool) -> Any:
@@ -186,7 +225,7 @@ def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void], leaves_rests:
     leaves_rests : bool
         Whether rows may end anywhere, whatever the pairs say.
     """
-    mapped = pairs["is_mapped"] != 0
+    mapped = (pairs["is_mapped"] != 0) | (pairs["run"] == 0)
     helpers = _WORD_THREADS if not mapped.all() else _TAIL_THREADS if leaves_rests or _has_tails(pairs) else 0
     total = int((pairs["run"].astype(float) * pairs["extents"].astype(float).prod(axis=1)).sum())
     return module(str(current_target())).kernel("move_groups").plan(

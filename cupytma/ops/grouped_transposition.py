@@ -99,10 +99,11 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
         _prepare(*views, None, handle).launch(handle)
         return targets
     key = (handle, id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
-    prepared = _recent.get(key, lambda: (*given, *targets))
+    arrays = (given, targets, (shapes,) if on_device else ())
+    prepared = _recent.get(key, arrays)
     if prepared is None:
         prepared = _prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, (*given, *targets, *((shapes,) if on_device else ())))
+        _recent.keep(key, prepared, arrays)
     prepared.launch(handle)
     return targets
 

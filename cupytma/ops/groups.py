@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,7 +134,7 @@ class PreparedGroups:
         self._is_settled = False
         self.is_alive = True
         self._watched: list[Any] = []
-        self.addresses: tuple[int, ...] = ()
+        self.places: list[Any] = []  # of torch's tensors, which can be moved in place
         self.kept: Any = None
 
     def launch(self, handle: int) -> None:
@@ -180,25 +182,26 @@ class Recent:
     def __init__(self) -> None:
         self._known: OrderedDict[Any, PreparedGroups] = OrderedDict()
 
-    def get(self, key: Any, arrays: Callable[[], Iterable[Any]]) -> PreparedGroups | None:
-        """What was prepared for a key, if the arrays still live and lie where they were."""
+    def get(self, key: Any, arrays: Sequence[Sequence[Any]]) -> PreparedGroups | None:
+        """What was prepared for a key, if the arrays, in several lists, still live and lie where they were."""
         found = self._known.get(key)
         if found is None:
             return None
-        if not found.is_alive or (found.addresses and found.addresses != _torch_places(arrays())):
+        if not found.is_alive or (found.places and found.places != _torch_places(arrays)):
             del self._known[key]
             return None
         self._known.move_to_end(key)
         return found
 
-    def keep(self, key: Any, prepared: PreparedGroups, arrays: Sequence[Any]) -> None:
-        """Keep what was prepared, where it can be known how long it holds."""
-        kinds = {type(array) for array in arrays}
-        if any(kind.__module__.partition(".")[0] not in ("cupy", "torch") for kind in kinds):
+    def keep(self, key: Any, prepared: PreparedGroups, arrays: Sequence[Sequence[Any]]) -> None:
+        """Keep what was prepared, where it can be known how long it holds: for arrays all of CuPy or all of torch."""
+        together = [array for several in arrays for array in several]
+        libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
+        if libraries not in ({"cupy"}, {"torch"}):
             return
-        if any(hasattr(kind, "data_ptr") for kind in kinds):  # tensors can be moved in place
-            prepared.addresses = _torch_places(arrays)
-        if prepared.watch(arrays):
+        if libraries == {"torch"}:
+            prepared.places = _torch_places(arrays)
+        if prepared.watch(together):
             while len(self._known) >= _KEPT:
                 self._known.popitem(last=False)
             self._known[key] = prepared
@@ -208,10 +211,9 @@ class Recent:
         self._known.clear()
 
 
-def _torch_places(arrays: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(
-        number for array in arrays if hasattr(array, "data_ptr") for number in (array.data_ptr(), array.numel())
-    )
+def _torch_places(arrays: Sequence[Sequence[Any]]) -> list[Any]:
+    """Where tensors lie, and of how many elements they are."""
+    return [[[t.data_ptr() for t in several], [t.numel() for t in several]] for several in arrays]
 
 
 def listed(arrays: Any, name: str) -> list[Any]:
@@ -283,32 +285,89 @@ def check_pairs(sources: Sequence[ArrayView], destinations: Sequence[ArrayView])
         low, high = span_bytes(view)
         if view.size and high - low != view.size * view.itemsize:  # else no two elements can be in one place
             check_overlap(view, view)
-    spans = [np.array([[v.address + x for x in span_bytes(v)] for v in views], np.int64).reshape(-1, 2)
-             for views in (sources, destinations)]  # fmt: skip
+    check_spans(
+        [spans_of(views) for views in (sources, destinations)], (sources.__getitem__, destinations.__getitem__)
+    )
+
+
+def spans_of(views: Sequence[ArrayView]) -> npt.NDArray[np.int64]:
+    """The first address of each array and the one after its last, shape (arrays, 2)."""
+    return np.array([[v.address + x for x in span_bytes(v)] for v in views], np.int64).reshape(-1, 2)
+
+
+def check_spans(
+    spans: Sequence[npt.NDArray[np.int64]], views: tuple[Callable[[int], ArrayView], Callable[[int], ArrayView]]
+) -> None:
+    """`check_pairs` of arrays whose reach is known; their views are asked for where they may overlap.
+
+    Parameters
+    ----------
+    spans : sequence of numpy.ndarray
+        Of the sources and of the destinations; see `spans_of`.
+    views : tuple of callable
+        Give a source's view, and a destination's.
+    """
     lows, highs = spans[1].T
     order = np.argsort(lows, kind="stable")
     lows, reach = lows[order], np.maximum.accumulate(highs[order])
     looked = 0
-    for which, views in enumerate((sources, destinations)):
-        name = ("sources", "destinations")[which]
+    for which, name in enumerate(("sources", "destinations")):
         ends = np.searchsorted(lows, spans[which][:, 1], side="left")
-        meets = (ends > 0) & (reach[np.maximum(ends, 1) - 1] > spans[which][:, 0])
-        for i in np.flatnonzero(meets).tolist():
+        # Of a destination, itself ends the row of those that begin before its end, and does not count.
+        others = ends - which
+        meets = (others > 0) & (reach[np.maximum(others, 1) - 1] > spans[which][:, 0])
+        if which == 1:
+            meets |= (ends > 0) & (order[np.maximum(ends, 1) - 1] != np.arange(len(ends)))
+        for i in np.flatnonzero(meets & (spans[which][:, 0] < spans[which][:, 1])).tolist():
             for place in range(int(ends[i]) - 1, -1, -1):
                 if reach[place] <= spans[which][i, 0]:
                     break
                 j = int(order[place])
-                if (j == i and which == 1) or highs[j] <= spans[which][i, 0] or not views[i].size:
+                if (j == i and which == 1) or highs[j] <= spans[which][i, 0]:
                     continue
                 if j == i:
-                    check_overlap(views[i], destinations[j])
+                    check_overlap(views[0](i), views[1](j))
                 elif looked < _MOST_OVERLAPS:
                     looked += 1
-                    if share_memory(views[i], destinations[j]):
+                    if share_memory(views[which](i), views[1](j)):
                         raise ArrayError(
                             f"{name}[{i}] and destinations[{j}] overlap in memory, and the order in which pairs are "
                             "copied is not defined: copy to arrays of their own"
                         )
+
+
+@lru_cache(maxsize=8192)
+def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Of a C-contiguous array, in bytes."""
+    strides, step = [], itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+Layout = tuple[int, tuple[int, ...], tuple[int, ...], Any, int, int]
+
+
+def layouts_of(arrays: Sequence[Any]) -> list[Layout] | None:
+    """Address, shape, strides in bytes, dtype, bytes of an element and device of arrays, all CuPy's or all torch's.
+
+    Read at the least cost; None for other arrays, and such as need a closer look.
+    """
+    kinds = set(map(type, arrays))
+    module, torch = cupy(), sys.modules.get("torch")
+    if kinds == {module.ndarray}:
+        return [
+            ((data := a.data).ptr, a.shape, a.strides, dtype := a.dtype, dtype.itemsize, data.device_id) for a in arrays
+        ]
+    if torch is None or not kinds <= {torch.Tensor, torch.nn.Parameter}:
+        return None
+    if any(not t.is_cuda or t.is_conj() or t.is_neg() or t.layout is not torch.strided for t in arrays):
+        return None
+    return [
+        (t.data_ptr(), tuple(t.shape), tuple(n * size for n in t.stride()), t.dtype, size, t.get_device())
+        for t, size in zip(arrays, [t.element_size() for t in arrays], strict=True)
+    ]
 
 
 def integers_argument(values: Any, name: str, shape: tuple[int | None, ...], device: int, stream: Any) -> Any:

@@ -145,11 +145,11 @@ _recent = Recent()
 def _move(name: str, ragged: Any, padded: Any, offsets: Any, gathers: bool, handle: int) -> None:
     on_device, arrays = is_on_device(offsets), (ragged, padded, offsets)
     key = (name, handle, *map(id, arrays))
-    prepared = _recent.get(key, lambda: arrays) if on_device else None
+    prepared = _recent.get(key, (arrays,)) if on_device else None
     if prepared is None:
         prepared = _prepare(name, _on_device(ragged, "ragged"), _on_device(padded, "padded"), offsets, gathers, handle)
         if on_device:
-            _recent.keep(key, prepared, arrays)
+            _recent.keep(key, prepared, (arrays,))
     prepared.launch(handle)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "device"))
 
+import device_examples
 import stress
 
 import cupytma as tma
@@ -190,6 +191,21 @@ def building() -> None:
     made = device_seconds(lambda: tma.grouped_copy(sources, destinations, shapes=shapes))
     print(f"4096 windows of 16 KiB: {1e6 * ready:.0f} µs with maps that are there, {1e6 * made:.0f} µs with maps made "
           "before, at every call, of shapes on the device")  # fmt: skip
+    matrices = [cupy.zeros((64, 256), cupy.float32) for _ in range(ARRAYS)]
+    module, given = device_examples.compiled(), cupy.asarray(device_examples.described(matrices))
+    template, own = tma.DescriptorBuffer(1), tma.DescriptorBuffer(ARRAYS)
+    out = cupy.empty((ARRAYS, *device_examples.BOX), cupy.float32)
+    module.kernel("make_template")(1, 32, (device_examples.SEED, template))
+
+    def before() -> None:
+        module.kernel("encode_maps_of_matrices")(ARRAYS, 32, (template, given, own))
+        module.kernel("consume_tile")(ARRAYS, 128, (own, 0, 0, out))
+
+    def within() -> None:
+        module.kernel("encode_and_consume")(ARRAYS, 128, (device_examples.SEED, given, own, 0, 0, out))
+
+    print(f"4096 maps used once each: made in a launch before {1e6 * device_seconds(before):.1f} µs, in the block that "
+          f"uses them {1e6 * device_seconds(within):.1f} µs")  # fmt: skip
     slots, data = tma.DescriptorBuffer(1), cupy.zeros(64 * 32, cupy.uint32)
     flags, stale = cupy.zeros(64, cupy.uint32), cupy.zeros(1, cupy.uint32)
     for acquire in (True, False):
