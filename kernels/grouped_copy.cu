@@ -1,8 +1,8 @@
 // Copies of many arrays of different shapes in one launch.
 //
-// settle_pairs and settle_ragged find how each group moves and make its tensor maps, in a launch before; move_groups
-// moves them all. One thread of each block keeps STAGES stages of shared memory busy, loading ahead of the stores, over
-// its part of all tiles; the block's other warps move what is left to ordinary loads and stores.
+// settle_pairs and settle_ragged find how each group moves and make its tensor maps, in a launch before; move_groups moves
+// them all. Each warp takes a piece of one group, so that pieces are read and written in the order in which they lie in
+// memory: that is faster than few blocks that go on and on (measured).
 //
 // What lies together in both arrays and at multiples of 16 bytes moves through the tensor unit: plain runs by bulk copies,
 // strided ones through two tensor maps that are made here, of the same extents and box. A tensor store rounds each row up
@@ -10,8 +10,10 @@
 // describe: the rest.
 #include <groups.cuh>
 
-constexpr int stages = STAGES;
+constexpr unsigned move_warps = MOVE_WARPS;
 constexpr unsigned tile_alignment = 128;
+constexpr unsigned boxes_of_piece = 4;    // that follow one another, for one acquire of their maps
+constexpr unsigned turns_of_rest = 8;     // words of a piece of a rest, for each lane
 constexpr int max_outer = 4;
 constexpr int max_rank = max_outer + 1;
 constexpr unsigned word = 8;              // bytes of an element of the maps
@@ -47,6 +49,7 @@ struct Group {
     unsigned counts[max_rank];      // boxes along each dimension
     unsigned tile_bytes;
     unsigned shift;                 // added to the source's coordinate along the last dimension
+    unsigned tiles;                 // boxes in all
 };
 
 static_assert(sizeof(Group) <= GROUP_BYTES, "the host makes room for the groups");
@@ -155,7 +158,7 @@ __device__ __forceinline__ void settle(
     const Work<Group>& work, unsigned long long number, Pair pair, maps::Slot& slot, const CUtensorMap* seed)
 {
     Group group = {};
-    unsigned long long tiles = 0, words = 0;
+    unsigned long long pieces = 0, words = 0;
     bool is_empty = pair.run == 0;
 #pragma unroll 1
     for (unsigned i = 0; i < pair.outer_rank; ++i) {
@@ -176,7 +179,7 @@ __device__ __forceinline__ void settle(
             words *= pair.extents[i];
         }
         if (group.kind == run) {
-            tiles = (whole + stage_bytes - 1) / stage_bytes;
+            pieces = (whole + stage_bytes - 1) / stage_bytes;
         } else if (group.kind == boxes) {
             unsigned long long extents[max_rank] = {whole / word, 1, 1, 1, 1};
 #pragma unroll
@@ -184,11 +187,12 @@ __device__ __forceinline__ void settle(
                 extents[i + 1] = i < pair.outer_rank ? pair.extents[i] : 1;
             }
             choose_boxes(group, extents);
-            tiles = 1;
+            group.tiles = 1;
 #pragma unroll
             for (unsigned i = 0; i < max_rank; ++i) {
-                tiles *= group.counts[i];
+                group.tiles *= group.counts[i];
             }
+            pieces = (group.tiles + boxes_of_piece - 1) / boxes_of_piece;
             make_map(
                 slot, work.maps + 2 * number + 1, seed, group, pair.destination, extents, pair.destination_strides);
             if (pair.limit != no_limit) {
@@ -204,7 +208,7 @@ __device__ __forceinline__ void settle(
     }
     if (maps::lane_of_warp() == 0) {
         work.groups[number] = group;
-        work.tile_ends[number] = tiles;
+        work.tile_ends[number] = pieces;
         work.rest_ends[number] = words;
     }
 }
@@ -286,130 +290,85 @@ extern "C" __global__ void __launch_bounds__(setup_warps * warp_threads) settle_
     });
 }
 
-// What a stage holds.
-struct Tile {
-    unsigned long long group;
-    unsigned long long destination;  // of a run
-    unsigned bytes;
-    unsigned rank;  // 0 for a run
-    int at[max_rank];
-};
-
-template <int Rank>
-__device__ __forceinline__ void load_box(
-    unsigned char* stage, const CUtensorMap* source, const Tile& tile, unsigned shift, unsigned long long* loaded)
+// The group that a piece is of: the first that ends after it. Run by a whole warp.
+__device__ __forceinline__ unsigned long long group_of_warp(
+    const unsigned long long* ends, unsigned long long count, unsigned long long number, unsigned lane)
 {
-    int at[Rank];
-#pragma unroll
-    for (int i = 0; i < Rank; ++i) {
-        at[i] = tile.at[i] + static_cast<int>(i == Rank - 1 ? shift : 0);
+    unsigned long long low = 0;
+    while (count > 1) {
+        const unsigned long long slice = (count + warp_threads - 1) / warp_threads;
+        const unsigned long long last = min((lane + 1) * slice, count) - 1;  // of the lane's slice
+        const unsigned past = __ballot_sync(~0u, ends[low + last] > number);
+        const unsigned long long first = (static_cast<unsigned>(__ffs(static_cast<int>(past))) - 1) * slice;
+        low += first;
+        count = min(slice, count - first);
     }
-    cupytma::tensor_load(stage, source, at, loaded);
+    return low;
 }
 
 template <int Rank>
-__device__ __forceinline__ void store_box(const CUtensorMap* destination, const Tile& tile, const unsigned char* stage)
+__device__ __forceinline__ void move_box(
+    const CUtensorMap* maps_of_group, const Group& group, const int (&start)[max_rank], unsigned char* stage,
+    unsigned long long* loaded, unsigned parity)
 {
-    int at[Rank];
+    int from[Rank], to[Rank];
 #pragma unroll
     for (int i = 0; i < Rank; ++i) {
-        at[i] = tile.at[i];
+        to[i] = start[i];
+        from[i] = start[i] + static_cast<int>(i == Rank - 1 ? group.shift : 0);
     }
-    cupytma::tensor_store(destination, at, stage);
+    cupytma::mbarrier_arrive_expect_tx_sink(loaded, group.tile_bytes);
+    cupytma::tensor_load(stage, maps_of_group, from, loaded);
+    cupytma::mbarrier_wait_parity(loaded, parity);
+    cupytma::tensor_store(maps_of_group + 1, to, stage);
+}
+
+// Run by one thread; the mbarrier completes a phase for each box.
+__device__ __forceinline__ void move_boxes(
+    const CUtensorMap* maps_of_group, const Group& group, unsigned long long piece, unsigned char* stage,
+    unsigned long long* loaded, unsigned& parity)
+{
+    maps::acquire(maps_of_group);
+    maps::acquire(maps_of_group + 1);
+    const unsigned first = static_cast<unsigned>(piece) * boxes_of_piece;
+    const unsigned last = min(first + boxes_of_piece, group.tiles);
+#pragma unroll 1
+    for (unsigned tile = first; tile < last; ++tile) {
+        int start[max_rank];
+        unsigned within = tile;
+#pragma unroll
+        for (int i = 0; i < max_rank; ++i) {
+            const unsigned rest = within / group.counts[i];
+            start[i] = static_cast<int>((within - rest * group.counts[i]) * group.box[i]);
+            within = rest;
+        }
+        cupytma::bulk_wait_group_read<0>();  // the box before
+        switch (group.pair.outer_rank) {
+        case 1: move_box<2>(maps_of_group, group, start, stage, loaded, parity); break;
+        case 2: move_box<3>(maps_of_group, group, start, stage, loaded, parity); break;
+        case 3: move_box<4>(maps_of_group, group, start, stage, loaded, parity); break;
+        default: move_box<5>(maps_of_group, group, start, stage, loaded, parity); break;
+        }
+        cupytma::bulk_commit_group();
+        parity ^= 1;
+    }
 }
 
 // Run by one thread.
-__device__ void move_tiles(const Work<Group>& work, unsigned char* shared, unsigned long long* loaded, Tile* held, Group& group)
+__device__ __forceinline__ void move_run(
+    const Group& group, unsigned long long piece, unsigned char* stage, unsigned long long* loaded, unsigned& parity)
 {
-    const unsigned long long total = work.tile_ends[work.count - 1];
-    const unsigned long long first = part(total, blockIdx.x), count = part(total, blockIdx.x + 1) - first;
-    if (count == 0) {
-        return;
-    }
-    unsigned long long number = group_of(work.tile_ends, work.count, first), begin = 0, end = first;
-
-    const auto load = [&](unsigned long long index) {
-        const unsigned stage = static_cast<unsigned>(index % stages);
-        const unsigned long long tile_number = first + index;
-        if (tile_number >= end) {
-            while (work.tile_ends[number] <= tile_number) {
-                ++number;
-            }
-            begin = number == 0 ? 0 : work.tile_ends[number - 1];
-            end = work.tile_ends[number];
-            group = work.groups[number];
-            if (group.kind == boxes) {
-                maps::acquire(work.maps + 2 * number);
-                maps::acquire(work.maps + 2 * number + 1);
-            }
-        }
-        Tile& tile = held[stage];
-        unsigned char* const place = shared + stage * stage_bytes;
-        unsigned long long within = tile_number - begin;
-        tile.group = number;
-        if (group.kind == run) {
-            const unsigned long long offset = within * stage_bytes, left = group.rest_start - offset;
-            tile.rank = 0;
-            tile.bytes = static_cast<unsigned>(min(left, static_cast<unsigned long long>(stage_bytes)));
-            tile.destination = group.pair.destination + offset;
-            cupytma::mbarrier_arrive_expect_tx_sink(&loaded[stage], tile.bytes);
-            cupytma::bulk_copy_to_shared_cluster_from_global(
-                place, reinterpret_cast<const void*>(group.pair.source + offset), tile.bytes, &loaded[stage]);
-            return;
-        }
-        tile.rank = group.pair.outer_rank + 1;
-#pragma unroll
-        for (int i = 0; i < max_rank; ++i) {
-            const unsigned long long rest = within / group.counts[i];
-            tile.at[i] = static_cast<int>(static_cast<unsigned>(within - rest * group.counts[i]) * group.box[i]);
-            within = rest;
-        }
-        const CUtensorMap* source = work.maps + 2 * number;
-        cupytma::mbarrier_arrive_expect_tx_sink(&loaded[stage], group.tile_bytes);
-        switch (tile.rank) {
-        case 2: load_box<2>(place, source, tile, group.shift, &loaded[stage]); break;
-        case 3: load_box<3>(place, source, tile, group.shift, &loaded[stage]); break;
-        case 4: load_box<4>(place, source, tile, group.shift, &loaded[stage]); break;
-        default: load_box<5>(place, source, tile, group.shift, &loaded[stage]); break;
-        }
-    };
-
-    const auto store = [&](unsigned stage) {
-        const Tile& tile = held[stage];
-        const unsigned char* const place = shared + stage * stage_bytes;
-        const CUtensorMap* destination = work.maps + 2 * tile.group + 1;
-        switch (tile.rank) {
-        case 0:
-            cupytma::bulk_copy_to_global_from_shared_cta(
-                reinterpret_cast<void*>(tile.destination), place, tile.bytes);
-            break;
-        case 2: store_box<2>(destination, tile, place); break;
-        case 3: store_box<3>(destination, tile, place); break;
-        case 4: store_box<4>(destination, tile, place); break;
-        default: store_box<5>(destination, tile, place); break;
-        }
-        cupytma::bulk_commit_group();
-    };
-
-    for (int stage = 0; stage < stages; ++stage) {
-        cupytma::mbarrier_init(&loaded[stage], 1);
-    }
-    cupytma::fence_mbarrier_init();  // before the unit signals them
-    for (unsigned index = 0; index + 1 < stages && index < count; ++index) {
-        load(index);
-    }
-#pragma unroll 1
-    for (unsigned long long index = 0; index < count; ++index) {
-        const unsigned stage = static_cast<unsigned>(index % stages);
-        cupytma::mbarrier_wait_parity(&loaded[stage], static_cast<unsigned>(index / stages % 2));
-        store(stage);
-        if (index + stages - 1 < count) {
-            // The stage to refill was stored one iteration ago; only the newest store may still be reading.
-            cupytma::bulk_wait_group_read<1>();
-            load(index + stages - 1);
-        }
-    }
-    cupytma::bulk_wait_group<0>();
+    const unsigned long long offset = piece * stage_bytes, left = group.rest_start - offset;
+    const unsigned bytes = static_cast<unsigned>(min(left, static_cast<unsigned long long>(stage_bytes)));
+    cupytma::bulk_wait_group_read<0>();  // the piece before
+    cupytma::mbarrier_arrive_expect_tx_sink(loaded, bytes);
+    cupytma::bulk_copy_to_shared_cluster_from_global(
+        stage, reinterpret_cast<const void*>(group.pair.source + offset), bytes, loaded);
+    cupytma::mbarrier_wait_parity(loaded, parity);
+    cupytma::bulk_copy_to_global_from_shared_cta(
+        reinterpret_cast<void*>(group.pair.destination + offset), stage, bytes);
+    cupytma::bulk_commit_group();
+    parity ^= 1;
 }
 
 template <typename Word, typename Index>
@@ -447,19 +406,19 @@ __device__ __forceinline__ void move_word(const Group& group, unsigned long long
     }
 }
 
-// Run by the helpers of a block.
-__device__ void move_words(const Work<Group>& work, unsigned thread, unsigned threads)
+// Run by a whole warp, whose lanes take words that lie side by side.
+__device__ __forceinline__ void move_rest(const Work<Group>& work, unsigned long long piece, unsigned lane)
 {
-    const unsigned long long total = work.rest_ends[work.count - 1];
-    const unsigned long long last = part(total, blockIdx.x + 1);
-    unsigned long long number = part(total, blockIdx.x) + thread;
-    if (number >= last) {
-        return;
-    }
-    unsigned long long group = group_of(work.rest_ends, work.count, number);
+    constexpr unsigned words = warp_threads * turns_of_rest;
+    const unsigned long long total = work.rest_ends[work.count - 1], first = piece * words;
+    unsigned long long group = group_of_warp(work.rest_ends, work.count, first, lane);
     unsigned long long end = work.rest_ends[group], begin = group == 0 ? 0 : work.rest_ends[group - 1];
 #pragma unroll 1
-    for (; number < last; number += threads) {
+    for (unsigned turn = 0; turn < turns_of_rest; ++turn) {
+        const unsigned long long number = first + turn * warp_threads + lane;
+        if (number >= total) {
+            break;
+        }
         while (end <= number) {
             begin = end;
             end = work.rest_ends[++group];
@@ -472,16 +431,44 @@ __device__ void move_words(const Work<Group>& work, unsigned thread, unsigned th
     }
 }
 
-extern "C" __global__ void move_groups(const __grid_constant__ Work<Group> work)
+extern "C" __global__ void __launch_bounds__(move_warps * warp_threads) move_groups(const __grid_constant__ Work<Group> work)
 {
     extern __shared__ unsigned char dynamic_shared[];
-    __shared__ unsigned long long loaded[stages];
-    __shared__ Tile held[stages];
-    __shared__ Group group;
-    if (threadIdx.x >= warp_threads) {
-        move_words(work, threadIdx.x - warp_threads, blockDim.x - warp_threads);
-    } else if (cupytma::elect_sync()) {
-        const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % tile_alignment;
-        move_tiles(work, dynamic_shared + (tile_alignment - misaligned) % tile_alignment, loaded, held, group);
+    __shared__ unsigned long long loaded[move_warps];
+    const unsigned warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+    const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % tile_alignment;
+    unsigned char* const stage = dynamic_shared + (tile_alignment - misaligned) % tile_alignment + warp * stage_bytes;
+    const unsigned long long pieces = work.tile_ends[work.count - 1], words = work.rest_ends[work.count - 1];
+    const unsigned long long rests = (words + warp_threads * turns_of_rest - 1) / (warp_threads * turns_of_rest);
+    const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * move_warps;
+    unsigned parity = 0;
+    if (lane == 0) {
+        cupytma::mbarrier_init(&loaded[warp], 1);
+        cupytma::fence_mbarrier_init();  // before the unit signals it
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (unsigned long long index = static_cast<unsigned long long>(blockIdx.x) * move_warps + warp;
+         index < max(pieces, rests); index += step) {
+        if (index < pieces) {
+            const unsigned long long number = group_of_warp(work.tile_ends, work.count, index, lane);
+            if (lane == 0) {
+                const Group& group = work.groups[number];
+                const unsigned long long piece = index - (number == 0 ? 0 : work.tile_ends[number - 1]);
+                if (group.kind == run) {
+                    move_run(group, piece, stage, &loaded[warp], parity);
+                } else {
+                    move_boxes(work.maps + 2 * number, group, piece, stage, &loaded[warp], parity);
+                }
+            }
+            __syncwarp();
+        }
+        if (index < rests) {
+            move_rest(work, index, lane);
+            __syncwarp();
+        }
+    }
+    if (lane == 0) {
+        cupytma::bulk_wait_group_read<0>();  // the shared memory goes with the block
     }
 }

@@ -37,20 +37,22 @@ from cupytma.ops.groups import (
 from cupytma.ops.layout import Dimension, Region, common_region
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Tiles in flight in one block, their bytes, and blocks on one multiprocessor.
-STAGES = 3
-STAGE_BYTES = 16 * 1024
-BLOCKS_PER_MULTIPROCESSOR = 2
+# Bytes of what one warp moves at a time, and warps of a block. Enough in flight to keep the memory busy, and no more:
+# what is read and written at a time then lies close together.
+STAGE_BYTES = 4 * 1024
+MOVE_WARPS = 4
+# Words of a rest that one warp moves.
+_REST_WORDS = 256
+_MOST_BLOCKS = 1 << 20
 _WARP_THREADS = 32
 _TILE_ALIGNMENT = 128
-# Threads beside the one that moves tiles: for row ends, and where whole arrays are left to them.
-_TAIL_THREADS, _WORD_THREADS = 128, 480
 MAX_OUTER = 4
 NO_LIMIT = 2**64 - 1
 PAIR = np.dtype(
@@ -213,29 +215,24 @@ def _prepared(
         workspace.setup_blocks, SETUP_THREADS,
         (workspace.work[()], workspace.descriptions, integers, item, seed()), stream=handle,
     )  # fmt: skip
-    moving = moving_plan(workspace, pairs, again)
+    moving = moving_plan(workspace, pairs)
     return PreparedGroups(device, [Part(workspace, settling, (moving,))], again, others)
 
 
-def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void], leaves_rests: bool) -> Any:
+def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void]) -> Plan:
     """The launch that moves what was settled.
 
-    Parameters
-    ----------
-    leaves_rests : bool
-        Whether rows may end anywhere, whatever the pairs say.
+    It has about as many warps as there are pieces: more end at once, and fewer take pieces in turn.
     """
-    mapped = (pairs["is_mapped"] != 0) | (pairs["run"] == 0)
-    helpers = _WORD_THREADS if not mapped.all() else _TAIL_THREADS if leaves_rests or _has_tails(pairs) else 0
-    total = int((pairs["run"].astype(float) * pairs["extents"].astype(float).prod(axis=1)).sum())
+    total = pairs["run"].astype(float) * pairs["extents"].astype(float).prod(axis=1)
+    mapped = pairs["is_mapped"] != 0
+    # A rest is moved in words of at least a byte, mostly of 4, and row ends are few of them.
+    pieces = total[mapped].sum() / STAGE_BYTES + len(pairs)
+    rests = total[~mapped].sum() / (4 * _REST_WORDS)
     return module(str(current_target())).kernel("move_groups").plan(
-        workspace.tile_blocks(total, STAGE_BYTES, BLOCKS_PER_MULTIPROCESSOR), _WARP_THREADS + helpers,
-        (workspace.work[()],), shared_bytes=STAGES * STAGE_BYTES + _TILE_ALIGNMENT, stream=workspace.handle,
+        max(1, min(_MOST_BLOCKS, int(max(pieces, rests)) // MOVE_WARPS + 1)), MOVE_WARPS * _WARP_THREADS,
+        (workspace.work[()],), shared_bytes=MOVE_WARPS * STAGE_BYTES + _TILE_ALIGNMENT, stream=workspace.handle,
     )  # fmt: skip
-
-
-def _has_tails(pairs: npt.NDArray[np.void]) -> bool:
-    return bool((pairs["run"] % UNIT != 0).any())
 
 
 def _pairs(
@@ -322,5 +319,5 @@ def seed() -> TensorMap:
 def module(target: str) -> Module:
     """The kernels of grouped copies and of ragged batches."""
     return compiled(
-        "grouped_copy.cu", target, STAGES=STAGES, STAGE_BYTES=STAGE_BYTES, GROUP_BYTES=GROUP_BYTES,
+        "grouped_copy.cu", target, MOVE_WARPS=MOVE_WARPS, STAGE_BYTES=STAGE_BYTES, GROUP_BYTES=GROUP_BYTES
     )

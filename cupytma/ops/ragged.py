@@ -215,7 +215,7 @@ def _prepared(
         (workspace.work[()], pair[0], integers, ragged.shape[0], padded.strides[0], int(gathers), seed()),
         stream=handle,
     )  # fmt: skip
-    moving = moving_plan(workspace, np.repeat(pair, count), True)
+    moving = moving_plan(workspace, np.repeat(pair, count))
     prepared = PreparedGroups(device, [Part(workspace, settling, (moving,))], again=True)
     prepared.kept = offsets  # an upload is nobody else's
     return prepared

@@ -1,7 +1,7 @@
 """Tensor maps made on the device, and operations on many arrays at once, beside what they take the place of.
 
 Needs a GPU: ``python tests/benchmarks/bench_device_descriptors.py [part …]``; parts are maps, bandwidth, small,
-building, stress. Times are medians of rounds; compare within one run. Each line that has an aim says whether it is met.
+building, stress, and tune, which is left out unless it is named. Times are medians of rounds; compare within one run. Each line that has an aim says whether it is met.
 """
 
 from __future__ import annotations
@@ -231,15 +231,45 @@ def stale() -> None:
             print(f"maps used in {where}, {acquired}: {found} stale of {total} copies; {with_fence}")
 
 
+def tune() -> None:
+    """Pieces of other sizes, and blocks of other numbers of warps, for grouped copies. Not among the default parts."""
+    import cupy
+
+    random, before = np.random.default_rng(0), (grouped_copies.STAGE_BYTES, grouped_copies.MOVE_WARPS)
+    sizes = random.integers(1 << 10, (1 << 20) + 1, ARRAYS)
+    cases = {"random sizes to 1 MiB": sizes, "16 KiB": np.full(ARRAYS, 16384)}
+    arrays = {name: [[cupy.zeros(int(n), cupy.uint8) for n in of] for _ in range(2)] for name, of in cases.items()}
+    arrays["windows of 64 x 1 KiB"] = [
+        [cupy.zeros((64, 2048), cupy.uint8)[:, :1024] for _ in range(1024)] for _ in range(2)
+    ]
+    for stage in (1024, 2048, 4096, 8192, 16384):
+        for warps in (1, 2, 4, 8):
+            if stage * warps > 65536:
+                continue
+            grouped_copies.STAGE_BYTES, grouped_copies.MOVE_WARPS = stage, warps
+            grouped_copies.module.cache_clear()
+            grouped_copies._recent.clear()
+            rates = []
+            for lists in arrays.values():
+                seconds = device_seconds(lambda lists=lists: tma.grouped_copy(*lists))
+                rates.append(2 * sum(array.nbytes for array in lists[0]) / seconds / 1e9)
+            print(f"{stage:6d} B, {warps} warps: " + ", ".join(
+                f"{name} {rate:.0f} GB/s" for name, rate in zip(arrays, rates, strict=True)
+            ))  # fmt: skip
+    grouped_copies.STAGE_BYTES, grouped_copies.MOVE_WARPS = before
+    grouped_copies.module.cache_clear()
+    grouped_copies._recent.clear()
+
+
 PARTS: dict[str, Callable[[], None]] = {
-    "maps": maps, "bandwidth": bandwidth, "small": small, "building": building, "stress": stale,
+    "maps": maps, "bandwidth": bandwidth, "small": small, "building": building, "stress": stale, "tune": tune,
 }  # fmt: skip
 
 
 def main() -> None:
     import cupy
 
-    for name in sys.argv[1:] or PARTS:
+    for name in sys.argv[1:] or [part for part in PARTS if part != "tune"]:
         PARTS[name]()
         cupy.get_default_memory_pool().free_all_blocks()
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)

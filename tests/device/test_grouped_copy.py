@@ -68,6 +68,7 @@ def groups_of(prepared: Any) -> np.ndarray:
     group = np.dtype([
         ("pair", pair), ("rest_start", "u8"), ("rest_words", "u8"), ("kind", "u4"), ("rest_word", "u4"),
         ("box", "u4", 5), ("counts", "u4", 5), ("tile_bytes", "u4"), ("shift", "u4"),
+        ("tiles", "u4"), ("pad", "u4"),
     ])  # fmt: skip
     workspace = prepared.parts[0].workspace
     raw = (ctypes.c_uint8 * (group.itemsize * workspace.count)).from_address(int(workspace.work["groups"]))
@@ -96,11 +97,12 @@ def test_each_layout_moves_the_way_it_should(cuda: EmulatedCuda) -> None:
     assert found["kind"].tolist() == [1, 1, 2, 2, 0, 0]
     assert found["rest_words"].tolist() == [0, 1, 0, 1, 100, 5]
     assert found["rest_word"][[1, 3, 4, 5]].tolist() == [4, 4, 1, 1]
-    assert found["tile_bytes"][2:4].tolist() == [32 * 512, 9 * 256]
+    assert found["tile_bytes"][2:4].tolist() == [8 * 512, 9 * 256]
+    assert found["tiles"].tolist() == [0, 0, 8, 1, 0, 0]
     ends = np.frombuffer(
         (ctypes.c_uint64 * 12).from_address(int(prepared.parts[0].workspace.work["tile_ends"])), np.uint64
     )
-    assert ends.tolist() == [3, 4, 6, 7, 7, 7, 0, 1, 1, 10, 110, 125]
+    assert ends.tolist() == [10, 11, 13, 14, 14, 14, 0, 1, 1, 10, 110, 125]
 
 
 @needs_compiler
