@@ -1,7 +1,8 @@
 """Tensor maps made on the device, and operations on many arrays at once, beside what they take the place of.
 
 Needs a GPU: ``python tests/benchmarks/bench_device_descriptors.py [part …]``; parts are maps, bandwidth, small,
-building, stress, and tune, which is left out unless it is named. Times are medians of rounds; compare within one run. Each line that has an aim says whether it is met.
+building, stress, and tune, which is left out unless it is named. Times are medians of rounds; compare within one run.
+Each line that has an aim says whether it is met.
 """
 
 from __future__ import annotations

@@ -195,6 +195,8 @@ _ASSEMBLY = (
         re.compile(r'asm volatile\("st\.volatile\.global\.v2\.u64.*?"memory"\);', re.DOTALL),
         "work.failure[0] = place; work.failure[1] = what;",
     ),
+    (re.compile(r'asm volatile\("ld\.acquire.*?"memory"\);', re.DOTALL), "seen = *flag;"),
+    (re.compile(r'asm volatile\("st\.release.*?"memory"\);', re.DOTALL), "*flag = value;"),
     (re.compile(r'asm volatile\("bar\.sync (\d+), %0;" :: "n"\((\w+)\) : "memory"\);'), r"named_barrier(\1, \2);"),
     (
         re.compile(r'asm volatile\("ld\.shared\.v4.*?: "r"\(address\)\);', re.DOTALL),

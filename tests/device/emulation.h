@@ -397,6 +397,11 @@ void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
     if (m.rank != Rank) emulation::fail("a store of another rank than its map");
     m.each(at, tile, true, [](unsigned char* shared, unsigned char* global, bool in) { if (in) *global = *shared; });
 }
+inline void tensor_load_1d(void* tile, const void* map, int x, unsigned long long* b)
+{
+    const int at[1] = {x};
+    tensor_load<1>(tile, map, at, b);
+}
 inline void tensor_load_2d(void* tile, const void* map, int x, int y, unsigned long long* b)
 {
     const int at[2] = {x, y};

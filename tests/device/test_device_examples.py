@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import stress
 from device_examples import BOX, SEED, compiled, described, expected
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 
@@ -72,6 +73,20 @@ def test_every_matrix_is_read_through_its_own_map(cuda: EmulatedCuda, x: int, y:
     for held, array in zip(slots.to_host(), arrays, strict=True):
         assert held is not None
         assert bytes(held)[:64] == bytes(tma.tensor_map(array, BOX))[:64]
+
+
+@needs_compiler
+def test_the_stress_kernel_counts_every_copy_that_brings_another_tensor(cuda: EmulatedCuda) -> None:
+    kernel = stress.compiled("sm_90a", 1, acquire=True).kernel("stress")
+    data = np.repeat(np.arange(stress.TENSORS, dtype=np.uint32), stress.WORDS)
+    found = []
+    for wrong in (0, 1):
+        slots, stale = tma.DescriptorBuffer(3, target="sm_90a"), Array.of(np.zeros(1, np.uint32))
+        given = Array.of(data + np.uint32(wrong))
+        flags = Array.of(np.zeros(64 * 3, np.uint32))
+        kernel(3, 32, (stress.SEED, slots, given, stress.TENSORS, 50, flags, stale))
+        found.append(int(stale.host[0]))
+    assert found == [0, 150]
 
 
 def test_a_slot_of_zeros_is_a_template_on_sm_90a_alone() -> None:
