@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import cupytma as tma
 from cupytma.errors import ArrayError, CupytmaError
-from cupytma.ops import group_errors
+from cupytma.ops import group_errors, groups
 from cupytma.ops import grouped_copies as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.grouped_copies import grouped_copy
@@ -233,3 +233,34 @@ def test_column_slices_of_one_matrix_are_destinations_beside_one_another(cuda: E
     parts = [Array.of(np.full((8, 10), i + 1, np.uint8)) for i in range(4)]
     grouped_copy(parts, [Array.of(matrix[:, 10 * i : 10 * i + 10]) for i in range(4)])
     assert matrix.tolist() == [[i + 1 for i in range(4) for _ in range(10)]] * 8
+
+
+@needs_compiler
+def test_what_a_graph_captures_settles_its_groups_at_every_replay_and_keeps_their_memory(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_captured", captured := [])
+    arrays = [Array.of(np.full(100, i, np.uint8)) for i in range(4)]
+    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
+    for _ in range(2):
+        grouped_copy(arrays[:2], arrays[2:], stream=7)
+    assert cuda.launches == ["settle_pairs", "move_groups"] * 2
+    assert len(captured) == 1
+    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: False)
+    for _ in range(2):
+        grouped_copy(arrays[:2], arrays[2:], stream=7)
+    assert cuda.launches[4:] == ["settle_pairs", "move_groups", "move_groups"]
+
+
+@needs_compiler
+def test_a_pair_of_more_dimensions_than_a_group_can_have_is_copied_by_itself(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Any] = []
+    monkeypatch.setattr(module, "move", lambda source, axes, destination, stream: moved.append((source, destination)))
+    source = np.zeros((2, 3, 2, 3, 2, 3, 4), np.uint8).transpose(5, 3, 1, 6, 4, 2, 0)
+    plain = np.arange(9, dtype=np.uint8)
+    made = grouped_copy([Array.of(source), Array.of(plain)], [Array.of(source.copy()), Array.of(plain * 0)])
+    assert [(a.shape, b.shape) for a, b in moved] == [(source.shape, source.shape)]
+    assert moved[0][0].address == source.ctypes.data
+    np.testing.assert_array_equal(made[1].host, plain)
