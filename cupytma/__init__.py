@@ -51,9 +51,13 @@ if TYPE_CHECKING:
     from cupytma.ops.broadcast import broadcast_add, broadcast_max, broadcast_min, broadcast_mul
     from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.filling import fill
+    from cupytma.ops.group_errors import check_groups
+    from cupytma.ops.grouped_copies import grouped_copy
+    from cupytma.ops.grouped_transposition import grouped_transpose
     from cupytma.ops.index_errors import check_indices
     from cupytma.ops.multicast import multicast_copy
     from cupytma.ops.permutation import permute, transpose
+    from cupytma.ops.ragged import ragged_gather, ragged_scatter
     from cupytma.ops.reduction import (
         reduce_add,
         reduce_and,
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
     from cupytma.runtime.compiler import compile
     from cupytma.runtime.coordinates import declare_coordinates
     from cupytma.runtime.descriptors import DescriptorBuffer
+    from cupytma.runtime.device_encoding import encode_on_device, rebind_on_device
     from cupytma.runtime.faults import explain_fault
     from cupytma.tensormap.driver import verify_against_driver
     from cupytma.tensormap.planning import plan_boxes
@@ -89,16 +94,20 @@ _LAZY = {
     "broadcast_min": "cupytma.ops.broadcast",
     "broadcast_mul": "cupytma.ops.broadcast",
     "checks": "cupytma.runtime.checks",
+    "check_groups": "cupytma.ops.group_errors",
     "check_indices": "cupytma.ops.index_errors",
     "col2im": "cupytma.ops.convolution_columns",
     "compile": "cupytma.runtime.compiler",
     "copy": "cupytma.ops.array_copy",
     "declare_coordinates": "cupytma.runtime.coordinates",
+    "encode_on_device": "cupytma.runtime.device_encoding",
     "encode_records": "cupytma.tensormap.records",
     "explain_fault": "cupytma.runtime.faults",
     "gather_rows": "cupytma.ops.rows",
     "fill": "cupytma.ops.filling",
     "flip": "cupytma.ops.arrangement",
+    "grouped_copy": "cupytma.ops.grouped_copies",
+    "grouped_transpose": "cupytma.ops.grouped_transposition",
     "im2col": "cupytma.ops.convolution_columns",
     "multicast_copy": "cupytma.ops.multicast",
     "ops": "",
@@ -108,6 +117,9 @@ _LAZY = {
     "pipeline_kernel": "cupytma.pipeline.kernel",
     "plan_boxes": "cupytma.tensormap.planning",
     "ptx": "",
+    "ragged_gather": "cupytma.ops.ragged",
+    "ragged_scatter": "cupytma.ops.ragged",
+    "rebind_on_device": "cupytma.runtime.device_encoding",
     "reduce_add": "cupytma.ops.reduction",
     "reduce_and": "cupytma.ops.reduction",
     "reduce_dec": "cupytma.ops.reduction",
@@ -130,12 +142,12 @@ __all__ = [
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "PipelineError", "RowIndexError", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max",
-    "broadcast_min", "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates",
-    "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad",
-    "permute", "pipeline", "pipeline_kernel", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec",
-    "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows",
-    "scatter_rows", "sim", "tensor_map", "transpose",
-    "verify_against_driver",
+    "broadcast_min", "broadcast_mul", "check_groups", "check_indices", "checks", "col2im", "compile", "copy",
+    "declare_coordinates", "encode_on_device", "encode_records", "explain_fault", "fill", "flip", "gather_rows",
+    "grouped_copy", "grouped_transpose", "im2col", "multicast_copy", "ops", "pad", "permute", "pipeline",
+    "pipeline_kernel", "plan_boxes", "ptx", "ragged_gather", "ragged_scatter", "rebind_on_device", "reduce_add",
+    "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime",
+    "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

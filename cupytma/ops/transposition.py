@@ -269,3 +269,9 @@ def _map(
         swizzle="128B",  # type: ignore[arg-type]  # a name is taken for a member
         l2_promotion="L2_256B",  # type: ignore[arg-type]
     ).encode()
+
+
+def tile_map(element: int, rows: int) -> TensorMap:
+    """A tensor map of elements of some bytes whose boxes are columns of squares of so many rows, for a rebind."""
+    one = Dimension(1, 0, 0)
+    return _map(0, element, one, one, [], UNIT, (), rows)

@@ -64,6 +64,7 @@ from cupytma.ptx.nvvm import (
     verify,
 )
 from cupytma.ptx.operands import Operand
+from cupytma.ptx.parameter_block import appended_maps
 from cupytma.ptx.parse import parse
 from cupytma.ptx.policy import createpolicy_cvt, createpolicy_fractional, createpolicy_range
 from cupytma.ptx.rebind import Rebind, rebind
@@ -103,6 +104,7 @@ __all__ = [
     "Step",
     "TmaLoadMode",
     "TmaStoreMode",
+    "appended_maps",
     "barrier_cluster_arrive",
     "barrier_cluster_wait",
     "bulk_commit_group",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from cupytma.errors import EmissionError
+from cupytma.ptx import device_maps
 from cupytma.ptx.catalogue import FAMILIES, catalogue
 from cupytma.ptx.checks import checked_flag, shown
 from cupytma.ptx.instruction import Instruction, comment, declaration
@@ -27,6 +28,7 @@ _INTRODUCTION = """\
 // Define CUPYTMA_WGMMA before including this for wgmma_mma_async, whose many shapes take long to read. Functions of
 // instructions that the compiler in use is too old for are left out. In debug builds (-G), and with CUPYTMA_CHECK
 // defined, functions that change tensor maps assert what the hardware would take wrong without a word.
+// Namespace cupytma::tensormap makes and changes tensor maps on the device, where the target can.
 """
 
 # cuda.h defines the same type; it must come first where both are included.
@@ -91,7 +93,9 @@ def header(
     included before it. Beside the function of each instruction it has two kinds that are more than one instruction:
     ``mbarrier_wait_parity``, and for each tensor copy a template that takes the coordinates as an array, whose length
     is the rank: ``tensor_load`` for ``tensor_load_1d`` to ``tensor_load_5d``. On a target with wgmma it has
-    ``matrix_descriptor``, and the shapes of ``wgmma_mma_async`` where ``CUPYTMA_WGMMA`` is defined.
+    ``matrix_descriptor``, and the shapes of ``wgmma_mma_async`` where ``CUPYTMA_WGMMA`` is defined. On a target with
+    ``tensormap.replace`` it has namespace ``cupytma::tensormap``, whose functions make and change tensor maps on the
+    device; `only` takes it as ``"tensormap"``.
 
     Parameters
     ----------
@@ -189,7 +193,12 @@ def _functions(target: Target, wgmma: bool = True) -> dict[str, _Function]:
     # Most functions are the same for all targets, and made once.
     functions = [_function(i, target if any(o.needs for o in i.immediates) else None) for i in supported]
     descriptor = (_DESCRIPTOR,) if target.has(Feature.WGMMA) else ()
-    return {function.name: function for function in (*functions, *_any_rank(supported), _WAIT, *descriptor)}
+    maps = (_Function(device_maps.NAME, *device_maps.functions(target)),) if _has_replace(target) else ()
+    return {function.name: function for function in (*functions, *_any_rank(supported), _WAIT, *descriptor, *maps)}
+
+
+def _has_replace(target: Target) -> bool:
+    return target.has(Feature.TENSORMAP_REPLACE)
 
 
 def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: Target) -> set[str]:

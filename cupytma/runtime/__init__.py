@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cupytma.runtime.coordinates import declare_coordinates
     from cupytma.runtime.descriptors import DescriptorBuffer
     from cupytma.runtime.device import has_tma_device
+    from cupytma.runtime.device_encoding import encode_on_device, rebind_on_device
     from cupytma.runtime.faults import FaultReport, explain_fault, explained_faults, synchronize
     from cupytma.runtime.graphs import CapturedLaunch
     from cupytma.runtime.history import LaunchRecord
@@ -39,20 +40,22 @@ _LAZY = {
     "compile": "cupytma.runtime.compiler",
     "current_target": "cupytma.runtime.compiler",
     "declare_coordinates": "cupytma.runtime.coordinates",
+    "encode_on_device": "cupytma.runtime.device_encoding",
     "explain_fault": "cupytma.runtime.faults",
     "explained_faults": "cupytma.runtime.faults",
     "grid_of": "cupytma.runtime.occupancy",
     "has_tma_device": "cupytma.runtime.device",
     "multiprocessors": "cupytma.runtime.occupancy",
     "nvrtc_version": "cupytma.runtime.compiler",
+    "rebind_on_device": "cupytma.runtime.device_encoding",
     "set_constant": "cupytma.runtime.constants",
     "synchronize": "cupytma.runtime.faults",
 }
 __all__ = [
     "CapturedLaunch", "DescriptorBuffer", "FaultReport", "Kernel", "KernelParameter", "KernelSignature", "LaunchBounds",
     "LaunchRecord", "LaunchShape", "Module", "ParameterBlock", "Plan", "compile", "current_target",
-    "declare_coordinates", "explain_fault", "explained_faults", "grid_of", "has_tma_device", "multiprocessors",
-    "nvrtc_version", "set_constant", "synchronize",
+    "declare_coordinates", "encode_on_device", "explain_fault", "explained_faults", "grid_of", "has_tma_device",
+    "multiprocessors", "nvrtc_version", "rebind_on_device", "set_constant", "synchronize",
 ]
 
 

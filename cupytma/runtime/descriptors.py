@@ -13,6 +13,7 @@ from cupytma.errors import CupytmaError, DescriptorError, SlotError
 from cupytma.ptx.tensormap import fence_proxy_tensormap_acquire
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.device_rules import MOST_FAILURES, failures_type
 from cupytma.runtime.given import shown, whole
 from cupytma.runtime.places import readers
 from cupytma.runtime.transfer import Staging, check_tensor_map, stream_handle
@@ -22,6 +23,8 @@ from cupytma.tensormap.interop import SLOT_ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
 
 _DEVICE_TO_HOST = 2
+_STATUS_BYTES = 4
+_RELEASE_SCOPES = ("gpu", "sys")
 _MOST_SLOTS = 1 << 24
 # What the host has written is acquired at the scope that takes in the host (CUDA programming guide, "Using TMA").
 _ACQUIRE = fence_proxy_tensormap_acquire(scope="sys").function_name
@@ -39,6 +42,7 @@ class DescriptorBuffer:
 
     One acquire covers the 128 bytes of one slot. A slot that the device itself changes (``cupytma.ptx.rebind``) is
     released by the device, at ``gpu`` scope for users on the same device, and acquired at ``gpu`` or ``sys`` scope.
+    `cupytma.encode_on_device` and `cupytma.rebind_on_device` do so for any number of slots, at `release_scope`.
 
     Writes are ordered on a stream, and whole: launches before a write see the old maps, launches after it the new
     ones. A kernel in another stream that uses a slot while it is written may see neither: order the streams by an event
@@ -54,18 +58,22 @@ class DescriptorBuffer:
         How many maps it has room for.
     target : str or Target, optional
         Whose maps it takes. Default: the current device's.
+    release_scope : str
+        For whom the kernels of this package release the maps that they make: ``"gpu"`` for kernels of the same device,
+        ``"sys"`` for others' too. Users acquire at this scope, or a wider one.
 
     Attributes
     ----------
     version : int
         How many writes there have been.
+    release_scope : str
     device : cupy.cuda.Device
         Where it lies.
 
     Raises
     ------
     DescriptorError
-        If `slots` is no positive integer.
+        If `slots` is no positive integer, or `release_scope` is neither of the two.
     NoDeviceError
         If there is no GPU.
 
@@ -80,18 +88,25 @@ class DescriptorBuffer:
     slot_bytes = SIZE
     """Bytes from one slot to the next."""
 
-    def __init__(self, slots: int, *, target: str | Target | None = None) -> None:
+    def __init__(self, slots: int, *, target: str | Target | None = None, release_scope: str = "gpu") -> None:
         count = _count(slots)
+        self.release_scope = _scope(release_scope)
         self.target = _target(target)
         module = cupy()
         self.device = module.cuda.Device()
-        self._memory = module.cuda.alloc(count * SIZE + SLOT_ALIGNMENT)
+        # After the slots: the memory that unusable ones describe, what the device notes of them, and their status.
+        self._refuge = count * SIZE
+        self._failures = self._refuge + SIZE
+        self._status = self._failures + failures_type().itemsize
+        self._bytes = self._status + _STATUS_BYTES * count
+        self._memory = module.cuda.alloc(self._bytes + SLOT_ALIGNMENT)
         self._address = -(-int(self._memory.ptr) // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
         self._maps: list[TensorMap | None] = [None] * count
         self._staging = Staging()
         self._lock = RLock()
+        self._is_judged = False  # whether a status may be other than 0
         self.version = 0
-        self._clear(count)
+        self._clear()
         _live.add(self)
 
     @staticmethod
@@ -155,16 +170,91 @@ class DescriptorBuffer:
         values = _listed(maps)
         if not values:
             return
-        first = self._slot(start)
-        if first + len(values) > len(self):
-            raise SlotError(f"{len(values)} maps from slot {first} on; the buffer has {len(self)} slots")
+        first = self.room(start, len(values))
         for slot, value in enumerate(values, first):
             self._check(slot, value)
         data = b"".join(map(bytes, values))
         with self._lock, self.device:
             self._staging.upload(self._address + first * SIZE, data, stream)
+            if self._is_judged:
+                size = _STATUS_BYTES * len(values)
+                cupy().cuda.runtime.memsetAsync(self.status_address(first), 0, size, stream_handle(stream))
             self._maps[first : first + len(values)] = values
             self.version += 1
+
+    def room(self, start: Any, count: int) -> int:
+        """The first of as many slots that follow one another.
+
+        Raises
+        ------
+        SlotError
+            If there are not as many.
+        """
+        first = self._slot(start)
+        if first + count > len(self):
+            raise SlotError(f"{count} maps from slot {first} on; the buffer has {len(self)} slots")
+        return first
+
+    def changed_by_device(self, first: int, count: int) -> None:
+        """Note that kernels write slots, whose maps the host then does not know."""
+        with self._lock:
+            self._maps[first : first + count] = [None] * count
+            self._is_judged = True
+            self.version += 1
+
+    @property
+    def status(self) -> Any:
+        """For each slot 0, or the rule that keeps its map from being used: uint32 in device memory, as CuPy's array.
+
+        Kernels skip such a slot: ``if (!cupytma::tensormap::is_usable(status, i)) return;``. What the host writes is
+        checked beforehand, and is 0.
+        """
+        module = cupy()
+        memory = self._memory + (self.status_address() - int(self._memory.ptr))
+        return module.ndarray((len(self),), np.uint32, memptr=memory)
+
+    def status_address(self, index: int = 0) -> int:
+        """The address of a slot's status in device memory, 4 bytes."""
+        return self._address + self._status + _STATUS_BYTES * self._slot(index)
+
+    @property
+    def failures_address(self) -> int:
+        """Where the device notes the parameters of maps that break a rule."""
+        return self._address + self._failures
+
+    @property
+    def refuge_address(self) -> int:
+        """Where unusable slots' maps lie: 128 bytes that nobody reads."""
+        return self._address + self._refuge
+
+    def check(self, stream: Any = None) -> None:
+        """Wait for the stream, and raise if the device was given parameters that break a rule, once for each.
+
+        Parameters
+        ----------
+        stream : stream or int, optional
+            Default: CuPy's current stream.
+
+        Raises
+        ------
+        DescriptorError
+            Naming the slots, and every rule that is broken. The slots stay unusable until they are made again.
+        DriverError
+            If a kernel before it has failed.
+        """
+        from cupytma.runtime.faults import synchronize
+
+        size = failures_type().itemsize
+        with self._lock, self.device:
+            handle, module = stream_handle(stream), cupy()
+            memory = module.cuda.alloc_pinned_memory(size)
+            module.cuda.runtime.memcpyAsync(memory.ptr, self.failures_address, size, _DEVICE_TO_HOST, handle)
+            synchronize(handle)
+            found = np.frombuffer(memory, np.uint8, size).view(failures_type())[0].copy()
+            if not found["count"]:
+                return
+            module.cuda.runtime.memsetAsync(self.failures_address, 0, size, handle)
+        raise DescriptorError(_told(found, self.target))
 
     def address(self, index: int = 0) -> int:
         """The address of a slot in device memory, a multiple of 128."""
@@ -209,10 +299,10 @@ class DescriptorBuffer:
             f"written, version {self.version}>"
         )
 
-    def _clear(self, count: int) -> None:
-        """Zeros in all slots. Waited for: the memory may have been another's, and the first write go to any stream."""
+    def _clear(self) -> None:
+        """Zeros everywhere. Waited for: the memory may have been another's, and the first write go to any stream."""
         handle = stream_handle(None)
-        self._staging.upload(self._address, bytes(count * SIZE), handle)
+        self._staging.upload(self._address, bytes(self._bytes), handle)
         cupy().cuda.runtime.streamSynchronize(handle)
         self._staging.reclaim()
 
@@ -259,6 +349,32 @@ def _count(slots: Any) -> int:
     if not 1 <= count <= _MOST_SLOTS or isinstance(slots, bool):
         raise DescriptorError(f"slots = {shown(slots)} is outside 1…{_MOST_SLOTS}")
     return count
+
+
+def _scope(chosen: Any) -> str:
+    if chosen not in _RELEASE_SCOPES:
+        raise DescriptorError(
+            f"release_scope = {shown(chosen)}: choose from {', '.join(_RELEASE_SCOPES)}; narrower ones reach no other "
+            "kernel"
+        )
+    return str(chosen)
+
+
+def _told(found: Any, chosen: Target) -> str:
+    """What the device has noted, in words."""
+    from cupytma.runtime.device_rules import OPERANDS, REFUSALS, rule_ids
+    from cupytma.runtime.operand_columns import explained
+
+    refusals, ids = {refusal.id: refusal.message for refusal in REFUSALS}, rule_ids(chosen.name)
+    count, lines = int(found["count"]), []
+    for entry in sorted(found["first"][: min(count, MOST_FAILURES)], key=lambda entry: int(entry["slot"])):
+        rule = ids[int(entry["rule"]) - 1]
+        operands = {name: tuple(map(int, np.atleast_1d(entry[name]))) for name, _ in OPERANDS}
+        message = f"{rule}: {refusals[rule]}" if rule in refusals else explained(operands, chosen)
+        lines.append(f"slot {int(entry['slot'])}: {message}")
+    if count > len(lines):
+        lines.append(f"and {count - len(lines)} more")
+    return "\n".join([f"parameters on the device made no map, and their slots are not to be used ({count}):", *lines])
 
 
 def _target(chosen: str | Target | None) -> Target:

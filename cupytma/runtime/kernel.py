@@ -51,6 +51,24 @@ class Kernel(Occupancy):
         """What the kernel's own code says of its launches: ``__launch_bounds__`` and ``__cluster_dims__``."""
         return parse_launch_bounds(self.module.ptx)[self.name]
 
+    @property
+    def num_host_tmas(self) -> int:
+        """Tensor maps that the host passes by value, those in structs of nothing else included."""
+        from cupytma.runtime.map_counts import host_maps
+
+        return host_maps(self.signature)
+
+    @property
+    def num_device_tmas(self) -> int:
+        """Slots in global memory that the kernel makes or changes tensor maps in, read from its PTX.
+
+        A pointer counts once for each constant distance from it: ``slots[blockIdx.x]`` is one slot, ``slots[0]`` and
+        ``slots[1]`` are two. `cupytma.ptx.appended_maps` puts such pointers before the maps of the host.
+        """
+        from cupytma.runtime.map_counts import device_maps
+
+        return len(device_maps(self.module.ptx, self.name))
+
     @cached_property
     def marshaller(self) -> Marshaller:
         """What turns arguments into bytes."""

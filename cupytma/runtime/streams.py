@@ -126,6 +126,12 @@ def wait_for(producer: int | None, stream: Any) -> None:
 _LEGACY_DEFAULT = {1: 0}
 
 
+def as_cupy(stream: Any) -> Any:
+    """A stream as CuPy's, which makes it the current one inside ``with``."""
+    module = cupy()
+    return stream if isinstance(stream, module.cuda.Stream) else _borrowed(module, handle_of(stream))
+
+
 def current_stream(*arrays: Any) -> Any:
     """The stream to launch on: torch's current one if any array is a torch tensor, else CuPy's.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from readme_blocks import NEEDS_GPU, ROOT, blocks, snippets
 
-PAGES = ["pipeline.md", "runtime.md", "simulator.md", "tma-model.md"]
+PAGES = ["device-maps.md", "pipeline.md", "runtime.md", "simulator.md", "tma-model.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -44,7 +44,7 @@ def test_one_function_per_form_and_the_conveniences(target: str) -> None:
     assert {"mbarrier_wait_parity", "tensor_load", "tensor_load_multicast_cache_hint", "tensor_store"} <= extra
     assert {"tensor_reduce_add", "tensor_store_im2col_no_offs", "tensor_prefetch"} <= extra
     assert ("matrix_descriptor" in extra) == (target == "sm_90a")
-    assert len(extra) < 120
+    assert len(extra) < 150
 
 
 def test_the_functions_are_the_instructions_own() -> None:
