@@ -212,8 +212,15 @@ class Recent:
 
 
 def _torch_places(arrays: Sequence[Sequence[Any]]) -> list[Any]:
-    """Where tensors lie, and of how many elements they are."""
-    return [[[t.data_ptr() for t in several], [t.numel() for t in several]] for several in arrays]
+    """Where tensors lie, and how: of how many elements they are where all are contiguous, else shapes and strides.
+
+    Tensors can be moved and resized in place. Asked for by methods of the type, without a frame of Python for each.
+    """
+    tensor = sys.modules["torch"].Tensor
+    places: list[Any] = [[list(map(tensor.data_ptr, several)), list(map(tensor.numel, several))] for several in arrays]
+    if not all(all(map(tensor.is_contiguous, several)) for several in arrays):
+        places += [[list(map(tensor.size, several)), list(map(tensor.stride, several))] for several in arrays]
+    return places
 
 
 def listed(arrays: Any, name: str) -> list[Any]:

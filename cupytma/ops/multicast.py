@@ -24,7 +24,7 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Tiles in flight in one block, and blocks on one multiprocessor.
 MULTICAST_STAGES = 4
-MULTICAST_BLOCKS_PER_MULTIPROCESSOR = 3
+MULTICAST_BLOCKS_PER_MULTIPROCESSOR = 16
 _WARP_THREADS = 32
 _HELPER_THREADS = 128
 _MOST_COPIES = 2**48

@@ -31,6 +31,6 @@ def described(arrays: list[Any]) -> np.ndarray:
 
 def expected(matrix: np.ndarray, x: int, y: int) -> np.ndarray:
     """The box at (x, y), with zeros outside the matrix."""
-    padded = np.zeros((matrix.shape[0] + 128, matrix.shape[1] + 128), matrix.dtype)
-    padded[64:-64, 64:-64] = matrix
-    return padded[64 + y : 64 + y + BOX[0], 64 + x : 64 + x + BOX[1]]
+    padded = np.zeros((matrix.shape[0] + 256, matrix.shape[1] + 256), matrix.dtype)
+    padded[128:-128, 128:-128] = matrix
+    return padded[128 + y : 128 + y + BOX[0], 128 + x : 128 + x + BOX[1]]
