@@ -1,0 +1,112 @@
+"""Addresses in shared memory, taken apart into what they are based on, an index, and a constant."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from math import gcd
+from typing import NamedTuple
+
+from cupytma.check.ranges import bounds
+from cupytma.check.values import Symbol, Value, Values, add
+
+_DEEPEST = 6
+_LARGEST_OFFSET = 1 << 20
+
+
+class Region(NamedTuple):
+    """An address in shared memory.
+
+    Attributes
+    ----------
+    base : frozenset
+        The terms that name the memory: variables, and what rounds their addresses up.
+    address : Value
+        The whole address.
+    is_peer : bool
+        Whether it is of another block of the cluster.
+    """
+
+    base: frozenset[tuple[int, int]]
+    address: Value
+    is_peer: bool
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether something besides the base and a constant goes into the address."""
+        return self.address.terms != self.base
+
+
+def region_of(values: Values, address: Value, depth: int = 0) -> Region | None:
+    """The region of an address; None where it is not known to be in shared memory."""
+    base = []
+    for number, factor in address.terms:
+        symbol = values.symbols[number]
+        if _is_shared(values, symbol):
+            base.append((number, factor))
+        elif symbol.kind == "operation" and _offset_of(values, symbol):
+            base.append((number, factor))
+        elif symbol.kind in ("peer", "operation") and depth < _DEEPEST and len(address.terms) == 1 and factor == 1:
+            inner = _masked(values, symbol)
+            found = region_of(values, inner, depth + 1) if inner is not None else None
+            if found is not None:
+                whole = add(found.address, Value(frozenset(), address.constant))
+                return Region(found.base, whole, True)
+    if not any(factor == 1 and _is_shared(values, values.symbols[number]) for number, factor in base):
+        return None
+    return Region(frozenset(base), address, False)
+
+
+def _is_shared(values: Values, symbol: Symbol) -> bool:
+    return symbol.kind == "address" and symbol.data[0] == "shared"
+
+
+def _masked(values: Values, symbol: Symbol) -> Value | None:
+    """The own block's address that a peer's address was made of, by mapa or by bits that are cleared."""
+    if symbol.kind == "peer":
+        return values.value(symbol.data[0])
+    if symbol.data[0] == "and" and len(symbol.data) == 3 and values.value(symbol.data[2]).is_constant:
+        mask = values.value(symbol.data[2]).constant
+        return values.value(symbol.data[1]) if not 0 <= mask < _LARGEST_OFFSET else None
+    return None
+
+
+def _offset_of(values: Values, symbol: Symbol) -> bool:
+    """Whether an operation gives a small number from nothing but shared addresses: what rounds one up."""
+    if symbol.data[0] != "and" or len(symbol.data) != 3:
+        return False
+    masked, mask = values.value(symbol.data[1]), values.value(symbol.data[2])
+    if not mask.is_constant or not 0 <= mask.constant < _LARGEST_OFFSET or not masked.terms:
+        return False
+    return all(_is_shared(values, inner) for inner, _ in values.terms(masked))
+
+
+def may_be_one(values: Values, first: Region, second: Region) -> bool:
+    """Whether two addresses may be equal."""
+    if first.base != second.base:
+        return False
+    difference = add(first.address, second.address, -1)
+    if not difference.terms:
+        return difference.constant == 0
+    step = gcd(*(abs(factor) for _, factor in difference.terms))
+    if difference.constant % step:
+        return False
+    low, high = bounds(values, difference)
+    return (low is None or low <= 0) and (high is None or high >= 0)
+
+
+class Anchors:
+    """The places in shared memory that instructions of the family name, by which it is divided into parts."""
+
+    def __init__(self, regions: Iterable[Region]) -> None:
+        self._places: dict[frozenset[tuple[int, int]], list[int]] = {}
+        for region in regions:
+            self._places.setdefault(region.base, []).append(region.address.constant)
+        for places in self._places.values():
+            places.sort()
+
+    def part_of(self, region: Region) -> tuple[frozenset[tuple[int, int]], int]:
+        """The part that an address lies in, as far as its constant says: its base and where the part begins."""
+        places = self._places.get(region.base, [])
+        at = bisect_right(places, region.address.constant)
+        return region.base, places[at - 1] if at else -1
