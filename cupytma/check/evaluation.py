@@ -70,12 +70,13 @@ def _shifted(values: Values, statement: Statement, operands: list[Value]) -> Val
 
 def _or(values: Values, statement: Statement, operands: list[Value]) -> Value | None:
     """A disjunction is a sum where no bit is in both."""
-    from cupytma.check.ranges import trailing_zeros
+    from cupytma.check.ranges import bounds, trailing_zeros
 
-    if len(operands) == 2 and operands[1].is_constant:
-        number = operands[1].constant
-        if 0 <= number < 1 << min(trailing_zeros(values, operands[0]), 62):
-            return add(operands[0], operands[1])
+    if len(operands) == 2:
+        for first, second in (operands, operands[::-1]):
+            low, high = bounds(values, second)
+            if low is not None and high is not None and low >= 0 and high < 1 << trailing_zeros(values, first):
+                return add(first, second)
     return _operation(values, statement, operands)
 
 

@@ -34,11 +34,13 @@ def _rounded(values: Values, value: Value, depth: int) -> int:
         if factor != 1 or symbol.kind != "operation" or symbol.data[0] != "and" or len(symbol.data) != 3:
             continue
         masked, mask = values.value(symbol.data[1]), values.value(symbol.data[2])
-        if not mask.is_constant or mask.constant <= 0 or mask.constant & (mask.constant + 1):
+        # Bits that are zero anyway may be missing from the mask.
+        bits = mask.constant | ((1 << trailing_zeros(values, masked, depth + 1)) - 1)
+        if not mask.is_constant or mask.constant <= 0 or bits & (bits + 1):
             continue
         rest = Value(value.terms - {(number, 1)}, value.constant)
         zeros = trailing_zeros(values, add(rest, masked), depth + 1)
-        return min(zeros, mask.constant.bit_length())
+        return min(zeros, bits.bit_length())
     return 0
 
 
@@ -46,6 +48,8 @@ def _symbol_zeros(values: Values, symbol: Symbol, depth: int) -> int:
     if symbol.kind == "address":
         variable = values.variable(symbol.data[1])
         return zeros_of(variable.alignment) if variable else 0
+    if symbol.kind == "induction" and isinstance(symbol.data[1], int):
+        return symbol.data[1]
     if symbol.kind == "peer":
         return trailing_zeros(values, values.value(symbol.data[0]), depth + 1)
     if symbol.kind != "operation":

@@ -85,14 +85,24 @@ def may_be_one(values: Values, first: Region, second: Region) -> bool:
     """Whether two addresses may be equal."""
     if first.base != second.base:
         return False
-    difference = add(first.address, second.address, -1)
-    if not difference.terms:
+    # What changes from one time to another does not cancel, though it is the same symbol.
+    fixed, changing = _parted(values, first.address)
+    other_fixed, other_changing = _parted(values, second.address)
+    difference = add(fixed, other_fixed, -1)
+    factors = [factor for value in (difference, changing, other_changing) for _, factor in value.terms]
+    if not factors:
         return difference.constant == 0
-    step = gcd(*(abs(factor) for _, factor in difference.terms))
-    if difference.constant % step:
+    if difference.constant % gcd(*map(abs, factors)):
         return False
-    low, high = bounds(values, difference)
-    return (low is None or low <= 0) and (high is None or high >= 0)
+    low, high = bounds(values, add(difference, changing))
+    least, most = bounds(values, other_changing)
+    return (low is None or most is None or low <= most) and (high is None or least is None or least <= high)
+
+
+def _parted(values: Values, address: Value) -> tuple[Value, Value]:
+    """What of an address stays the same while a thread runs, and what may change."""
+    changing = frozenset(term for term in address.terms if values.varies(term[0]))
+    return Value(address.terms - changing, address.constant), Value(changing, 0)
 
 
 class Anchors:

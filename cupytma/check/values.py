@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from cupytma.check.flow import base_of
@@ -20,6 +21,8 @@ _REGISTER = re.compile(r"%[\w$@.]+")
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[uU]?")
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))")
 _DEEPEST = 120
+_MOST_WAYS = 6
+_VARYING = ("register", "result", "induction", "unknown", "none")
 _LONG_SUM = 24
 
 
@@ -58,6 +61,7 @@ class Values:
         self._value_numbers: dict[Value, int] = {}
         self._known: dict[str, Value] = {}
         self._busy: set[str] = set()
+        self._varying: dict[int, bool] = {}
 
     @cached_property
     def definitions(self) -> Mapping[str, list[Statement]]:
@@ -132,7 +136,45 @@ class Values:
                 text = texts.pop()
                 if _NUMBER.fullmatch(text):
                     return constant(_integer(text))
+        if len(definitions) <= _MOST_WAYS and not any(definition.guard for definition in definitions):
+            found = self._stepped(name, definitions)
+            if found is not None:
+                return found
         return self.term("register", name)
+
+    def _stepped(self, name: str, definitions: list[Statement]) -> Value | None:
+        """An address that a loop moves on by steps: where it starts, and a symbol for the steps."""
+        from cupytma.check.evaluation import evaluated
+        from cupytma.check.ranges import trailing_zeros, zeros_of
+
+        before = len(self._known)
+        found = [evaluated(self, definition, name) for definition in definitions]
+        for register in list(islice(reversed(self._known), len(self._known) - before)):
+            del self._known[register]  # they were found while this register was taken as a symbol
+        own = self.symbol("register", name)
+        starts = [value for value in found if (own, 1) not in value.terms]
+        steps = [Value(value.terms - {(own, 1)}, value.constant) for value in found if (own, 1) in value.terms]
+        if not starts or not steps or len({start.terms for start in starts}) != 1:
+            return None
+        if not any(symbol.kind == "address" for symbol, _ in self.terms(starts[0])):
+            return None
+        first = min(start.constant for start in starts)
+        zeros = [trailing_zeros(self, step) for step in steps] + [zeros_of(s.constant - first) for s in starts]
+        return add(Value(starts[0].terms, first), self.term("induction", name, min(zeros)))
+
+    def varies(self, number: int) -> bool:
+        """Whether a symbol may stand for different values at different times."""
+        known = self._varying.get(number)
+        if known is None:
+            symbol = self.symbols[number]
+            self._varying[number] = True  # of one that contains itself
+            known = symbol.kind in _VARYING
+            if symbol.kind in ("operation", "peer", "comparison"):
+                numbers = symbol.data[2:] if symbol.kind == "comparison" else symbol.data
+                inner = [self.value(data) for data in numbers if isinstance(data, int)]
+                known = any(self.varies(part) for value in inner for part, _ in value.terms)
+            self._varying[number] = known
+        return known
 
     def number(self, value: Value) -> int:
         """The number that stands for a value in a symbol's data."""

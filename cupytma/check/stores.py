@@ -1,0 +1,239 @@
+"""Copies out of shared memory: fences before them, groups around them, and when their source may be used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cupytma.check.events import Event, Unit
+from cupytma.check.levels import Level
+from cupytma.check.paths import Condition
+from cupytma.check.regions import Region
+from cupytma.check.reporter import Reporter
+
+_WRITES = ("shared_write", "shared_async_write", "stmatrix")
+_GATHERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait")
+_WAITED, _STORED_AGAIN, _MOST_COMMITS = -1, -2, 8
+_MOST_EVENTS = 400
+
+
+def check_stores(unit: Unit, report: Reporter) -> None:
+    """All that is said of copies out of shared memory."""
+    stores = [event for event in unit.events if event.is_in_group or event.reads_shared]
+    if stores:
+        _check_fences(unit, report, stores)
+        _check_barriers(unit, report, stores)
+        _check_commits(unit, report)
+        _check_reuse(unit, report)
+        _check_exit(unit, report)
+    _check_kinds(unit, report)
+
+
+def written_at(unit: Unit, event: Event) -> Region | None:
+    """Where in this block's shared memory an event writes."""
+    if event.kind in _WRITES or (event.is_bulk and not event.reads_shared):
+        region = unit.region(event, "row" if event.kind == "stmatrix" else "destination")
+        return None if region is None or region.is_peer else region
+    return None
+
+
+def _overlap(unit: Unit, first: Region, second: Region) -> bool:
+    """Whether two addresses are in the same part of shared memory, as the named places divide it."""
+    return unit.anchors.part_of(first) == unit.anchors.part_of(second)
+
+
+def _fences_async(event: Event) -> bool:
+    if event.kind == "fence_proxy_async":
+        return event.words.get("space") != "global"
+    return event.kind in ("fence_proxy_async_generic", "call")
+
+
+def _pairs(unit: Unit, stores: list[Event], ends: set[int]) -> Iterator[tuple[Event, Event]]:
+    """Writes and the copies that read the same part, where no event that ends a write stands between on some path."""
+    writes = [event for event in unit.of_kind(*_WRITES) if written_at(unit, event) is not None]
+    if not writes or len(writes) > _MOST_EVENTS:
+        return
+    bits = {event.number: 1 << place for place, event in enumerate(writes)}
+    facts = {
+        block: [(e.number, -1 if e.number in ends else 0, bits.get(e.number, 0)) for e in events]
+        for block, events in unit.by_block.items()
+    }
+    arriving = unit.paths.arriving(facts)
+    for store in stores:
+        source = unit.region(store, "source")
+        if source is None:
+            continue
+        pending = 0
+        for held in arriving.get(store.number, ()):
+            pending |= held
+        for write in writes:
+            place = written_at(unit, write)
+            if pending & bits[write.number] and place is not None and _overlap(unit, place, source):
+                yield write, store
+
+
+def _check_fences(unit: Unit, report: Reporter, stores: list[Event]) -> None:
+    fences = {event.number for event in unit.events if _fences_async(event)}
+    reading = [store for store in stores if store.reads_shared]
+    for write, store in _pairs(unit, reading, fences):
+        report(
+            "proxy-fence-missing", unit, store,
+            f"{_name(store)} reads shared memory that was written by {write.statement.opcode} at "
+            f"{report.spoken(unit, write)}, and no fence.proxy.async stands between",
+        )  # fmt: skip
+
+
+def _check_barriers(unit: Unit, report: Reporter, stores: list[Event]) -> None:
+    ends = {e.number for e in unit.events if e.kind in _GATHERING or "wait" in e.kind or e.kind == "call"}
+    ends -= {e.number for e in unit.of_kind("bulk_wait_group", "cp_async_wait_group", "cp_async_wait_all")}
+    alone = [s for s in stores if s.reads_shared and unit.levels.of_block(s.block) is Level.LANE]
+    for write, store in _pairs(unit, alone, ends):
+        if _choices(unit, store.block) - _choices(unit, write.block):
+            report(
+                "tile-not-synchronised", unit, store,
+                f"one thread executes {_name(store)}, and what other threads wrote by {write.statement.opcode} at "
+                f"{report.spoken(unit, write)} is not there yet: no barrier stands between",
+            )  # fmt: skip
+
+
+def _choices(unit: Unit, block: int) -> set[object]:
+    """The conditions by which single threads come to a block."""
+    found: set[object] = set()
+    for edge in unit.flow.conditions(block):
+        if unit.levels.of(edge.predicate) is Level.LANE:
+            decided: tuple[tuple[Condition, bool], ...] = unit.paths.decides(edge)
+            found |= set(decided) or {(edge.predicate, edge.negated)}
+    return found
+
+
+def _check_commits(unit: Unit, report: Reporter) -> None:
+    if not unit.function.is_entry:
+        return
+    grouped = [event for event in unit.events if event.is_in_group]
+    ends = {event.number for event in unit.of_kind("bulk_commit_group", "call")}
+    for store in _pending_at_exit(unit, grouped, ends):
+        report(
+            "commit-group-missing", unit, store,
+            f"{_name(store)} is in no group where the kernel ends: no cp.async.bulk.commit_group follows it on some "
+            "path, and no wait covers it",
+        )  # fmt: skip
+
+
+def _check_exit(unit: Unit, report: Reporter) -> None:
+    if not unit.function.is_entry:
+        return
+    reading = [event for event in unit.events if event.is_in_group and event.reads_shared]
+    ends = {event.number for event in unit.of_kind("call")}
+    ends |= {
+        event.number
+        for event in unit.of_kind("bulk_wait_group")
+        if (count := unit.operand(event, "count")).constant == 0 or not count.is_constant
+    }
+    for store in _pending_at_exit(unit, reading, ends):
+        report(
+            "exit-in-flight", unit, store,
+            f"the kernel may end while {_name(store)} still reads its shared memory: no cp.async.bulk.wait_group 0 "
+            "follows on some path",
+        )  # fmt: skip
+
+
+def _pending_at_exit(unit: Unit, stores: list[Event], ends: set[int]) -> list[Event]:
+    """The copies after which the function can end without one of the events that end them."""
+    bits = {event.number: 1 << place for place, event in enumerate(stores)}
+    facts = {
+        block: [(e.number, -1 if e.number in ends else 0, bits.get(e.number, 0)) for e in events]
+        for block, events in unit.by_block.items()
+    }
+    arriving = unit.paths.arriving(facts)
+    pending = 0
+    for event in unit.of_kind("exit"):
+        for held in arriving.get(event.number, ()):
+            pending |= held
+    return [event for event in stores if bits[event.number] & pending]
+
+
+def _check_reuse(unit: Unit, report: Reporter) -> None:
+    for store in unit.events:
+        if not (store.is_in_group and store.reads_shared):
+            continue
+        source = unit.region(store, "source")
+        if source is None or source.is_peer:
+            continue
+        unwaited, waited = _reached_after(unit, store)
+        for number in sorted(unwaited - waited):
+            write = unit.events[number]
+            place = written_at(unit, write)
+            if place is not None and _overlap(unit, place, source):
+                report(
+                    "shared-reused-early", unit, write,
+                    f"{_name(write)} writes shared memory that {_name(store)} at {report.spoken(unit, store)} may still "
+                    "be reading: no cp.async.bulk.wait_group.read stands between that waits for it",
+                )  # fmt: skip
+                break
+
+
+def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
+    """The events that a thread can come to before it has waited for a copy, and those after it has."""
+    exact = not (region := unit.region(store, "source")) or not region.is_indexed
+    found: dict[bool, set[int]] = {False: set(), True: set()}
+    waiting = [(node, 0, True) for node in unit.paths.of_block.get(store.block, ())]
+    seen = set(waiting)
+    while waiting:
+        node, commits, is_start = waiting.pop()
+        state = commits
+        for event in unit.by_block.get(unit.paths.nodes[node][0], ()):
+            if is_start:
+                is_start = event.number != store.number
+                continue
+            if event.number == store.number:
+                if exact:  # from here on it is that one's turn
+                    state = _STORED_AGAIN
+                    break
+                continue
+            if event.kind == "call":
+                state = _WAITED
+            elif event.kind == "bulk_commit_group" and state >= 0:
+                state = min(state + 1, _MOST_COMMITS)
+            elif event.kind == "bulk_wait_group" and state >= 0:
+                count = unit.operand(event, "count")
+                # Which of several buffers the newest groups read is not known; of one buffer it is.
+                if not exact or not count.is_constant or count.constant < state:
+                    state = _WAITED
+            else:
+                found[state == _WAITED].add(event.number)
+        if state == _STORED_AGAIN:
+            continue
+        for following in unit.paths.successors[node]:
+            key = (following, state, False)
+            if key not in seen:
+                seen.add(key)
+                waiting.append(key)
+    return found[False], found[True]
+
+
+def _check_kinds(unit: Unit, report: Reporter) -> None:
+    """Waits of one kind of group where only the other kind exists."""
+    if unit.calls_family:
+        return
+    bulk = [event for event in unit.events if event.is_in_group]
+    plain = unit.of_kind("shared_async_write", "cp_async_mbarrier_arrive")
+    bulk_waits = unit.of_kind("bulk_wait_group", "bulk_commit_group")
+    plain_waits = unit.of_kind("cp_async_wait_group", "cp_async_wait_all", "cp_async_commit_group")
+    if bulk and not plain:
+        for event in plain_waits:
+            report(
+                "wait-group-kind", unit, event,
+                f"{event.statement.opcode} is of the groups of cp.async, and this kernel has none; its copies are in "
+                "bulk groups",
+            )  # fmt: skip
+    if plain and not bulk:
+        for event in bulk_waits:
+            report(
+                "wait-group-kind", unit, event,
+                f"{event.statement.opcode} is of bulk groups, and this kernel has none; its copies are in the groups "
+                "of cp.async",
+            )  # fmt: skip
+
+
+def _name(event: Event) -> str:
+    words = event.statement.opcode.split(".")
+    return ".".join(words[: 5 if "tensor" in words else 4])
