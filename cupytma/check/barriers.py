@@ -181,13 +181,14 @@ def _check_order(barriers: Barriers, report: Reporter) -> None:
 def _check_parity(barriers: Barriers, report: Reporter) -> None:
     unit = barriers.unit
     advancing = [*barriers.arrivals, *barriers.loads]
+    looped = frozenset().union(*(loop for loop in unit.flow.loops if _has_work(unit, loop)))
     for wait in barriers.waits:
         region = barriers.region(wait)
-        if region is None or "parity" not in wait.given:
+        if region is None or "parity" not in wait.given or not _advances(barriers, looped, region, advancing):
             continue
         parity = unit.operand(wait, "parity")
         for loop in unit.flow.loops:
-            if wait.block not in loop or not _advances(barriers, loop, region, advancing):
+            if wait.block not in loop or not _has_work(unit, loop):
                 continue
             if varies(unit, parity, loop):
                 break
@@ -204,11 +205,17 @@ def _check_parity(barriers: Barriers, report: Reporter) -> None:
 
 
 def _advances(barriers: Barriers, loop: frozenset[int], region: Region, advancing: list[Event]) -> bool:
-    inside = [event for event in advancing if event.block in loop]
+    """Whether something in loops completes phases of the mbarrier at a place."""
     return any(
         (place := barriers.region(event)) is not None and may_be_one(barriers.unit.values, place, region)
-        for event in inside
+        for event in advancing
+        if event.block in loop
     )
+
+
+def _has_work(unit: Unit, loop: frozenset[int]) -> bool:
+    """Whether a loop does more than ask again whether a phase has completed."""
+    return any(event.kind not in WAITS for block in loop for event in unit.by_block.get(block, ()))
 
 
 def _has_other_parity(barriers: Barriers, wait: Event, loop: frozenset[int]) -> bool:

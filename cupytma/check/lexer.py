@@ -28,7 +28,7 @@ _PART = re.compile(
 )
 _BLOCK_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _HEAD = re.compile(r"(?:\.(?:visible|weak|extern|common)\s+)*\.(?:entry|func)\b")
-_LINE_DIRECTIVES = (".version", ".target", ".address_size", ".file", ".loc", ".pragma", ".section", ".alias")
+_LINE_DIRECTIVES = (".version", ".target", ".address_size", ".file", ".loc ", ".loc\t", ".pragma", ".section", ".alias")
 
 
 def pieces(text: str) -> Iterator[Piece]:

@@ -132,9 +132,8 @@ def _ring(values: Values, name: str, depth: int) -> Bounds:
             ends.append(1 - compared.constant - 1)
         elif statement.opcode.startswith("mov") and len(statement.arguments) == 2:
             start = values.of(statement.arguments[1])
-            if not start.is_constant:
-                return None, None
-            starts.append(start.constant)
+            if start.is_constant:  # another register's start is taken to be within the ring
+                starts.append(start.constant)
         else:
             return None, None
     if not starts or not ends:
