@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cupytma.check.events import ARRIVALS, EXPECTS, WAITS, Event, Unit
 from cupytma.check.levels import Level
 from cupytma.check.ranges import bounds
@@ -49,12 +51,11 @@ class Barriers:
 
 
 def _plain_name(name: str) -> str:
-    """A variable's name without the mangling of the function around it."""
-    if name.startswith("_ZZ"):
-        at = len(name)
-        while at and not name[at - 1].isdigit():
-            at -= 1
-        return name[at:] or name
+    """A variable's own name, without what the mangling puts around it."""
+    for digits in re.finditer(r"\d{1,4}", name):
+        end = digits.end() + int(digits[0])
+        if name[end:] in ("", "E") and digits.end() < end <= len(name):
+            return name[digits.end() : end]
     return name
 
 

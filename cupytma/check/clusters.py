@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from cupytma.check.events import WAITS, Event, Unit
+from cupytma.check.flow import reached
+from cupytma.check.regions import may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.ptx.operands import CTA_MASK
 
@@ -68,9 +70,24 @@ def _check_exit(unit: Unit, report: Reporter, remote: list[Event]) -> None:
         for held in arriving.get(event.number, ()):
             pending |= held
     for event in remote:
-        if bits.get(event.number, 0) & pending:
+        if bits.get(event.number, 0) & pending and not _is_drained(unit, event):
             report(
                 "peer-may-have-ended", unit, event,
                 f"{event.statement.opcode.partition('.shared')[0]} goes to another block's shared memory, and nothing "
                 "after it, such as a cluster barrier, keeps that block from ending first",
             )  # fmt: skip
+
+
+def _is_drained(unit: Unit, event: Event) -> bool:
+    """Whether threads wait, before they end, on the barrier that an arrival at a peer goes to: the peer's do so too."""
+    region = unit.region(event, "mbarrier")
+    if region is None or event.is_bulk:
+        return False
+    loading = {other.block for other in unit.events if other.is_bulk}
+    for wait in unit.of_kind(*WAITS):
+        place = unit.region(wait, "mbarrier")
+        if place is not None and may_be_one(unit.values, place, region._replace(is_peer=False)):
+            after = set(reached(unit.flow.successors, wait.block))
+            if not after & loading:
+                return True
+    return False

@@ -9,6 +9,7 @@ from functools import cached_property
 from cupytma.check.lexer import Piece, pieces
 
 SourcePlace = tuple[int, int, int]  # file number, line, column
+Chain = tuple[SourcePlace, ...]  # a place, and the places where the functions that it is in are inlined, inside out
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,21 @@ class Statement:
         Whether the guard is negated.
     line : int
         In the PTX, from 1.
-    place : tuple or None
-        File number, line and column of the ``.loc`` before it.
+    places : tuple of tuple
+        File number, line and column of the ``.loc`` before it, and those that it is inlined at; inside out.
     scope : int
         The innermost block that it stands in.
     """
 
-    __slots__ = ("_arguments", "guard", "index", "line", "negated", "opcode", "place", "scope", "tail")
+    __slots__ = ("_arguments", "guard", "index", "line", "negated", "opcode", "places", "scope", "tail")
 
     def __init__(
-        self, index: int, opcode: str, tail: str, guard: str, negated: bool, line: int, place: SourcePlace | None,
+        self, index: int, opcode: str, tail: str, guard: str, negated: bool, line: int, places: Chain,
         scope: int,
     ) -> None:  # fmt: skip
         self.index, self.opcode, self.tail = index, opcode, tail
         self.guard, self.negated = guard, negated
-        self.line, self.place, self.scope = line, place, scope
+        self.line, self.places, self.scope = line, places, scope
         self._arguments: tuple[str, ...] | None = None
 
     @property
@@ -126,7 +127,6 @@ class Module:
     functions: list[Function] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
-    inlined: dict[SourcePlace, SourcePlace] = field(default_factory=dict)
     comments: list[tuple[int, str]] = field(default_factory=list)
 
     @cached_property
@@ -148,7 +148,7 @@ _EXTENT = re.compile(r"\[\s*(\d*)\s*\]")
 _DECLARED = re.compile(r"\.reg\s+(?:\.v[24]\s+)?\.\w+\s+(.*)", re.DOTALL)
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*|%\d+")
 _OUTSIDE = re.compile(r"(?<![\w$.%:])%?[A-Za-z_$][\w$]*")
-_MOST_SCOPES = 64
+_MOST_SCOPES, _MOST_INLINED = 64, 64
 
 
 def read_module(text: str) -> Module:
@@ -163,7 +163,8 @@ class _Reader:
         self.module = Module()
         self.function: Function | None = None
         self.expected: Function | None = None
-        self.place: SourcePlace | None = None
+        self.places: Chain = ()
+        self.chains: dict[SourcePlace, Chain] = {}
         self.label = ""
         self.open: list[tuple[int, dict[str, str]]] = []  # scopes that are open, with their renamed registers
 
@@ -185,12 +186,11 @@ class _Reader:
             return
         numbers = [_number(n) for n in found.groups() if n is not None]
         place = numbers[0], numbers[1], numbers[2]
-        if len(numbers) == 6:
-            self.module.inlined[place] = (numbers[3], numbers[4], numbers[5])
-        elif place in self.module.inlined:
-            del self.module.inlined[place]
+        caller = (numbers[3], numbers[4], numbers[5]) if len(numbers) == 6 else None
+        outer = self.chains.get(caller, (caller,)) if caller is not None else ()
+        self.chains[place] = (place, *outer[:_MOST_INLINED])
         if place[1]:
-            self.place = place
+            self.places = self.chains[place]
         if self.function is not None and self.function.place is None:
             self.function.place = place
 
@@ -206,7 +206,7 @@ class _Reader:
 
     def take_open(self, piece: Piece) -> None:
         if self.expected is not None:
-            self.function, self.expected, self.place = self.expected, None, None
+            self.function, self.expected, self.places = self.expected, None, ()
             self.open = [(0, {})]
             self.module.functions.append(self.function)
         elif self.function is not None:
@@ -277,7 +277,7 @@ class _Reader:
             function.statements.append(
                 Statement(
                     len(function.statements), parts[0], parts[1] if len(parts) > 1 else "", guard, negated, line,
-                    self.place, self.open[-1][0],
+                    self.places, self.open[-1][0],
                 )
             )  # fmt: skip
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from cupytma.check.events import Event, Unit
 from cupytma.check.finding import Finding, Rule
 from cupytma.check.lexer import MARK
-from cupytma.check.module import Module, SourcePlace, Statement
+from cupytma.check.module import Module, Statement
 
 _IGNORE = re.compile(re.escape(MARK) + r"\s*ignore(?:\[([\w\s,-]*)\])?")
-_MOST_INLINED = 64
 
 
 class Reporter:
@@ -46,16 +45,12 @@ class Reporter:
 
     def place_of(self, unit: Unit, statement: Statement) -> tuple[str, int, int]:
         """File, line and column of what the user wrote: out of inlined functions until the kernel's own file."""
-        place = statement.place
-        if place is None or place[0] not in self._module.files:
+        places = [place for place in statement.places if place[0] in self._module.files]
+        if not places:
             return "", statement.line, 0
         home = unit.function.place[0] if unit.function.place else 1
-        for _ in range(_MOST_INLINED):
-            caller: SourcePlace | None = self._module.inlined.get(place)
-            if place[0] == home or caller is None:
-                break
-            place = caller
-        name = self._file if place[0] == home and self._file else self._module.files.get(place[0], "")
+        place = next((place for place in places if place[0] == home), places[-1])
+        name = self._file if place[0] == home and self._file else self._module.files[place[0]]
         return name, place[1], place[2]
 
     def findings(self, source: str = "") -> tuple[Finding, ...]:

@@ -34,7 +34,7 @@ def written(statement: Statement) -> list[str]:
     if tail[:1] == "%" and "{" not in tail and "|" not in tail:
         first = tail.partition(",")[0].rstrip()
         return [first]
-    first = statement.arguments[0] if statement.arguments else ""
+    first = tail.partition("}" if tail[:1] == "{" else ",")[0]
     return [] if first[:1] == "[" else _REGISTER.findall(first)
 
 
