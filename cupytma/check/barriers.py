@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 from cupytma.check.events import ARRIVALS, EXPECTS, WAITS, Event, Unit
+from cupytma.check.finding import Severity
 from cupytma.check.levels import Level
 from cupytma.check.ranges import bounds
 from cupytma.check.regions import Region, may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value, add
 
+_OF_CLUSTERS = ("barrier_cluster_arrive", "barrier_cluster_wait", "mapa")
+_FOREIGN = ("remote_store", "foreign_completion")
 _ORDERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait", "call")
 
 
@@ -24,7 +27,7 @@ class Barriers:
         self.waits = self._of(*WAITS)
         self.arrivals = self._of(*ARRIVALS)
         self.expects = self._of(*EXPECTS)
-        self.loads = [event for event in self.all if event.completes_on_barrier or event.kind == "remote_store"]
+        self.loads = [event for event in self.all if event.completes_on_barrier or event.kind in _FOREIGN]
 
     def _of(self, *kinds: str) -> list[Event]:
         return [event for event in self.all if event.kind in kinds]
@@ -113,6 +116,7 @@ def _check_fence(barriers: Barriers, report: Reporter) -> None:
         block: [(e.number, ends(e), bits.get(e.number, 0)) for e in events] for block, events in unit.by_block.items()
     }
     arriving = unit.paths.arriving(facts)
+    clustered = any(e.kind in _OF_CLUSTERS or e.words.get("multicast") for e in unit.events)
     for load in barriers.loads:
         region = barriers.region(load)
         pending = 0
@@ -127,6 +131,7 @@ def _check_fence(barriers: Barriers, report: Reporter) -> None:
                     "mbarrier-init-not-fenced", unit, init,
                     f"{barriers.name(init)} is initialised, and the copy at {report.spoken(unit, load)} completes on it "
                     "with no fence.mbarrier_init or fence.proxy.async between",
+                    None if clustered else Severity.NOTE,
                 )  # fmt: skip
                 break
 

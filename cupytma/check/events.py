@@ -21,7 +21,7 @@ _FIRST_WORDS = frozenset(
     "cp mbarrier fence tensormap elect mapa barrier griddepcontrol prefetch stmatrix multimem".split()
 )
 #: By which a text is seen to have anything to do with the family.
-MARKS = ("cp.async", "cp.reduce.async", "mbarrier.", "tensormap", "multimem.cp")
+MARKS = ("cp.async", "cp.reduce.async", "mbarrier.", "tensormap", "multimem.cp", "mapa", "barrier.cluster")
 _UNNAMED_SPACES = ("global", "local", "param", "const", "tmem")
 _MOST_REFUSALS = 200
 
@@ -47,7 +47,8 @@ class Event:
     kind : str
         The instruction's family in `cupytma.ptx`, such as ``"tensor_load"``; or one of ``"shared_write"``,
         ``"shared_read"``, ``"shared_async_write"`` (by cp.async), ``"thread_barrier"``, ``"warp_barrier"``,
-        ``"tcgen05_commit"``, ``"map_write"`` (an ordinary store to a global address), ``"call"`` and ``"exit"``.
+        ``"tcgen05_commit"``, ``"remote_store"`` (st.async), ``"foreign_completion"`` (by another family's
+        instruction), ``"map_write"`` (an ordinary store to a global address), ``"call"`` and ``"exit"``.
     statement : Statement
     block : int
     form : Instruction or None
@@ -163,6 +164,8 @@ class Unit:
         taker = _TAKERS.get(base)
         if taker is not None:
             taker(self, statement)
+        elif "mbarrier::" in statement.opcode:
+            self._take_foreign(statement)
 
     def _add(self, kind: str, statement: Statement, form: Instruction | None = None, **given: str) -> None:
         block = self.flow.block_of(statement.index)
@@ -245,6 +248,11 @@ class Unit:
         if statement.opcode.startswith("tcgen05.commit"):
             address = next((a for a in statement.arguments if a[:1] == "["), "")
             self._add("tcgen05_commit", statement, mbarrier=address)
+
+    def _take_foreign(self, statement: Statement) -> None:
+        """An instruction of another family that completes on an mbarrier: the last address that it has."""
+        addresses = [a for a in statement.arguments if a[:1] == "["]
+        self._add("foreign_completion", statement, mbarrier=addresses[-1] if addresses else "")
 
     def _take_call(self, statement: Statement) -> None:
         arguments = [a for a in statement.arguments if a[:1] != "("]

@@ -37,8 +37,16 @@ def base_of(opcode: str) -> str:
     return opcode.partition(".")[0]
 
 
+def _is_guarded(statement: Statement) -> bool:
+    """Whether a predicate decides about an instruction that is no jump."""
+    return bool(statement.guard) and base_of(statement.opcode) not in _JUMPS
+
+
 class Flow:
-    """A function's blocks. Block 0 is the entry; a guarded instruction stands in a block of its own."""
+    """A function's blocks. Block 0 is the entry.
+
+    A guarded instruction stands in a block of its own, after an empty one in which it is decided whether it runs.
+    """
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -53,43 +61,37 @@ class Flow:
         for statement in statements:
             if base_of(statement.opcode) in _JUMPS:
                 leaders.add(statement.index + 1)
-            elif statement.guard:
+            elif _is_guarded(statement):
                 leaders |= {statement.index, statement.index + 1}
         starts = sorted(leader for leader in leaders if leader < len(statements))
         for number, start in enumerate(starts):
             stop = starts[number + 1] if number + 1 < len(starts) else len(statements)
-            self._block_at[start] = number
-            self.blocks.append(Block(number, start, stop))
+            self._block_at[start] = len(self.blocks)
+            if _is_guarded(statements[start]):  # where it is decided, with no statement of its own
+                self.blocks.append(Block(len(self.blocks), start, start))
+            self.blocks.append(Block(len(self.blocks), start, stop))
 
     def _connect(self) -> None:
-        guarded = self.function.statements
+        statements, count = self.function.statements, len(self.blocks)
         for block in self.blocks:
-            last = guarded[block.stop - 1]
-            base = base_of(last.opcode)
-            following = block.index + 1 if block.index + 1 < len(self.blocks) else None
-            if base in ("bra", "brx"):
-                for target in self._targets(last):
-                    block.edges.append(Edge(target, last.guard, last.negated))
-            if base in _JUMPS and not last.guard:
+            following = [block.index + 1] if block.index + 1 < count else []
+            if block.start == block.stop:
+                guarded = statements[block.start]
+                block.edges = [Edge(block.index + 1, guarded.guard, guarded.negated)]
+                if block.index + 2 < count:
+                    block.edges.append(Edge(block.index + 2, guarded.guard, not guarded.negated))
                 continue
-            if following is not None:
-                jumps = base in _JUMPS
-                block.edges.append(Edge(following, last.guard if jumps else "", not last.negated))
-        # Around a guarded instruction.
-        for block in self.blocks:
-            rerouted: list[Edge] = []
-            for edge in block.edges:
-                first = guarded[self.blocks[edge.target].start]
-                if first.guard and base_of(first.opcode) not in _JUMPS and not edge.predicate:
-                    rerouted.append(Edge(edge.target, first.guard, first.negated))
-                    if edge.target + 1 < len(self.blocks):
-                        rerouted.append(Edge(edge.target + 1, first.guard, not first.negated))
-                else:
-                    rerouted.append(edge)
-            block.edges = rerouted
+            last = statements[block.stop - 1]
+            jumps = base_of(last.opcode) in _JUMPS
+            if jumps:
+                block.edges += [Edge(target, last.guard, last.negated) for target in self._targets(last)]
+            if not jumps:
+                block.edges += [Edge(target, "", False) for target in following]
+            elif last.guard:
+                block.edges += [Edge(target, last.guard, not last.negated) for target in following]
 
     def _targets(self, jump: Statement) -> Iterator[int]:
-        names: tuple[str, ...] = jump.arguments[-1:]
+        names: tuple[str, ...] = jump.arguments[-1:] if base_of(jump.opcode) not in _ENDS else ()
         if base_of(jump.opcode) == "brx" and names:
             names = self.function.tables.get(names[0], ())
         for name in names:

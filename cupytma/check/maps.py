@@ -153,7 +153,7 @@ def _check_alignment(unit: Unit, report: Reporter) -> None:
             if origin is None or origin.space in ("pointer", "local") or len(address.terms) != 1:
                 continue
             variable = unit.values.variable(origin.name)
-            if variable is None or (variable.space == "param" and not unit.function.is_entry):
+            if variable is None or variable.is_extern or (variable.space == "param" and not unit.function.is_entry):
                 continue
             has = 1 << trailing_zeros(unit.values, address)
             if has < need and not (origin.space == "shared" and event.kind in _USES):

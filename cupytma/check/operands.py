@@ -6,6 +6,7 @@ from cupytma.check.events import BULK, LOADS, STORES, Event, Unit
 from cupytma.check.given_maps import GivenMaps
 from cupytma.check.levels import Level
 from cupytma.check.ranges import trailing_zeros
+from cupytma.check.regions import Region
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value
 from cupytma.ptx.operands import BYTES, COORDINATE
@@ -43,7 +44,7 @@ def _check_alignment(unit: Unit, report: Reporter, maps: GivenMaps, event: Event
                     f"the {name} in shared memory is {address.constant} bytes from a multiple of {min(rest, base)}, and "
                     f"must be a multiple of {need}",
                 )  # fmt: skip
-            elif rest >= need and address.constant % need == 0:
+            elif rest >= need and address.constant % need == 0 and not _is_at_start(unit, region):
                 report(
                     "shared-weakly-aligned", unit, event,
                     f"the {name} in shared memory must be a multiple of {need}, and its variable is declared with an "
@@ -54,12 +55,19 @@ def _check_alignment(unit: Unit, report: Reporter, maps: GivenMaps, event: Event
         wanted = given.shared_alignment if given is not None else None
         if wanted is not None and wanted > has and (1 << zeros) <= has:
             base = 1 << trailing_zeros(unit.values, Value(region.base, 0))
-            if base < wanted and address.terms == region.base:
+            if base < wanted and address.terms == region.base and not _is_at_start(unit, region):
                 report(
                     "shared-weakly-aligned", unit, event,
                     f"the tile's swizzle repeats every {wanted} bytes, and the {name}'s variable is declared with an "
                     f"alignment of {base}: the tile may begin in the middle of the pattern",
                 )  # fmt: skip
+
+
+def _is_at_start(unit: Unit, region: Region) -> bool:
+    """Whether a region is the dynamic shared memory of a kernel without other shared memory: it begins aligned."""
+    variables = {**unit.module.variables, **unit.function.variables}.values()
+    own = [variable for variable in variables if variable.space == "shared"]
+    return not unit.function.is_entry or (len(own) == 1 and own[0].is_extern and bool(region.base))
 
 
 def _check_size(unit: Unit, report: Reporter, event: Event) -> None:

@@ -134,9 +134,8 @@ class Paths:
         if not difference.terms or not all(self._is_fixed(symbol, 0) for symbol, _ in inner):
             return []
         if relation in ("eq", "ne"):
-            turned = scaled(difference, -1)
-            if min(turned.terms) < min(difference.terms):
-                difference = turned
+            if min(difference.terms)[1] < 0:
+                difference = scaled(difference, -1)
             return [(Condition("eq", difference.terms, difference.constant), holds == (relation == "eq"))]
         if relation in ("lt", "lo", "ge", "hs"):
             return [(Condition("lt", difference.terms, difference.constant), holds == (relation in ("lt", "lo")))]

@@ -46,12 +46,12 @@ def region_of(values: Values, address: Value, depth: int = 0) -> Region | None:
             base.append((number, factor))
         elif symbol.kind == "operation" and _offset_of(values, symbol):
             base.append((number, factor))
-        elif symbol.kind in ("peer", "operation") and depth < _DEEPEST and len(address.terms) == 1 and factor == 1:
+        elif symbol.kind in ("peer", "operation") and depth < _DEEPEST and factor == 1:
             inner = _masked(values, symbol)
             found = region_of(values, inner, depth + 1) if inner is not None else None
             if found is not None:
-                whole = add(found.address, Value(frozenset(), address.constant))
-                return Region(found.base, whole, True)
+                rest = Value(address.terms - {(number, factor)}, address.constant)
+                return Region(found.base, add(found.address, rest), True)
     if not any(factor == 1 and _is_shared(values, values.symbols[number]) for number, factor in base):
         return None
     return Region(frozenset(base), address, False)

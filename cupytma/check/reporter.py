@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from cupytma.check.events import Event, Unit
-from cupytma.check.finding import Finding, Rule
+from cupytma.check.finding import Finding, Rule, Severity
 from cupytma.check.lexer import MARK
 from cupytma.check.module import Module, Statement
 
@@ -20,7 +20,9 @@ class Reporter:
         self._module, self._rules, self._file = module, rules, file
         self._found: dict[tuple[str, str, str, int], Finding] = {}
 
-    def __call__(self, rule: str, unit: Unit, at: Event | Statement, message: str) -> None:
+    def __call__(
+        self, rule: str, unit: Unit, at: Event | Statement, message: str, severity: Severity | None = None
+    ) -> None:
         """Add a finding.
 
         Parameters
@@ -29,12 +31,14 @@ class Reporter:
         unit : Unit
         at : Event or Statement
         message : str
+        severity : Severity, optional
+            A lower one than the rule's, where less is sure.
         """
         statement = at.statement if isinstance(at, Event) else at
         file, line, column = self.place_of(unit, statement)
         row = self._rules[rule]
         finding = Finding(
-            rule, row.severity.value, message, row.fix, unit.function.name, file, line, column, statement.line
+            rule, (severity or row.severity).value, message, row.fix, unit.function.name, file, line, column, statement.line
         )
         self._found.setdefault((rule, unit.function.name, file, line), finding)
 

@@ -27,18 +27,13 @@ _MULTICAST = kernel(
     MAP, OUT, attributes=_CLUSTER,
 )  # fmt: skip
 _PEER = kernel(
-    "    __shared__ unsigned long long done;\n"
-    "    if (threadIdx.x == 0) {\n"
-    "        cupytma::mbarrier_init(&done, 2);\n"
-    "        cupytma::fence_mbarrier_init();\n"
-    "    }\n" + _JOIN + "    if (threadIdx.x < 2) {\n"
-    "        const unsigned own = static_cast<unsigned>(__cvta_generic_to_shared(&done));\n"
-    "        unsigned peer;\n"
-    '        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(own), "r"(threadIdx.x));\n'
-    '        asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(peer) : "memory");\n'
-    "    }\n"
-    "    if (threadIdx.x == 32) cupytma::mbarrier_wait_parity(&done, 0);\n" + _JOIN,
-    "float* unused", attributes=_CLUSTER,
+    "    __shared__ float box[32];\n"
+    "    box[threadIdx.x] = threadIdx.x;\n" + _JOIN
+    + "    const unsigned own = static_cast<unsigned>(__cvta_generic_to_shared(&box[threadIdx.x]));\n"
+    "    unsigned peer;\n"
+    '    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(own), "r"(blockIdx.x % 2 ^ 1));\n'
+    '    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(out[threadIdx.x]) : "r"(peer) : "memory");\n' + _JOIN,
+    OUT, attributes=_CLUSTER,
 )  # fmt: skip
 
 
@@ -133,6 +128,6 @@ OPERAND_RULES = (
         "what is there.",
         "end with barrier.cluster.arrive and barrier.cluster.wait in every thread of the cluster",
         "CUDA programming guide: distributed shared memory",
-        bad=changed(_PEER, ("&done, 0);\n" + _JOIN, "&done, 0);\n")), good=_PEER,
+        bad=changed(_PEER, ('"memory");\n' + _JOIN, '"memory");\n')), good=_PEER,
     ),
 )  # fmt: skip

@@ -91,7 +91,7 @@ def _is_whole(
                 return False
             if not may_be_one(unit.values, place, region):
                 continue
-            if not other.expects or place.is_peer or load.words.get("multicast") or load.kind == "remote_store":
+            if not other.expects or place.is_peer or load.words.get("multicast") or not load.is_bulk:
                 return False
         for expect in other.expects:
             place = barriers.region(expect)
