@@ -10,6 +10,7 @@ from cupytma.check.flow import Flow, base_of
 from cupytma.check.levels import Levels
 from cupytma.check.module import Function, Module, Statement
 from cupytma.check.paths import Paths
+from cupytma.check.reaching import rename_by_reaching_writes
 from cupytma.check.regions import Anchors, Region, region_of
 from cupytma.check.values import Value, Values
 from cupytma.errors import EmissionError
@@ -98,6 +99,7 @@ class Unit:
         self.module, self.function = module, function
         self.with_family = with_family
         self.flow = Flow(function)
+        rename_by_reaching_writes(function, self.flow)
         self.values = Values(module, function)
         self.events: list[Event] = []
         self.refused: list[tuple[Statement, str]] = []
@@ -184,13 +186,12 @@ class Unit:
         if len(self.refused) > _MOST_REFUSALS:
             return True
         try:
-            found = read(statement.text.replace("@", "_scope_"))
+            found = read(statement.text)
         except EmissionError as error:
             self.refused.append((statement, str(error)))
             self._take_refused(statement)
             return True
-        given = {name: text.replace("_scope_", "@") for name, text in found.given.items()}
-        given |= {name: str(number) for name, number in found.instruction.bound}
+        given = found.given | {name: str(number) for name, number in found.instruction.bound}
         self._add(found.instruction.family, statement, found.instruction, **given)
         return True
 

@@ -61,6 +61,10 @@ class Levels:
             if outputs:
                 ceiling, floor = self._limits(statement)
                 rows.append((outputs, read_registers(statement), ceiling, floor, statement.index))
+        statements = self._values.function.statements
+        for name, writes in self._values.function.several.items():
+            if len(writes) > 1:  # what a use reads that several writes reach
+                rows += [([name], written(statements[index]), Level.LANE, Level.BLOCK, index) for index in writes]
         several = {name for name, found in self._values.definitions.items() if len(found) > 1}
         for number in range(_MOST_PASSES):
             changed = False

@@ -81,6 +81,10 @@ class Statement:
             self._arguments = _arguments(self.tail)
         return self._arguments
 
+    def replace_tail(self, tail: str) -> None:
+        """Change the operands' text."""
+        self.tail, self._arguments = tail, None
+
     @property
     def text(self) -> str:
         """The instruction without its guard."""
@@ -101,6 +105,7 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     scopes: list[int] = field(default_factory=lambda: [-1])
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    several: dict[str, tuple[int, ...]] = field(default_factory=dict)
     place: SourcePlace | None = None
 
     def target_of(self, label: str, scope: int) -> int | None:
@@ -257,7 +262,7 @@ class _Reader:
         for name in found[1].split(","):
             plain = name.strip()
             if _NAME.fullmatch(plain):
-                names[plain] = f"%{plain.lstrip('%')}@{scope}"
+                names[plain] = f"%{plain.lstrip('%')}__s{scope}"
 
     def _take_instruction(self, function: Function, text: str, line: int) -> None:
         if len(self.open) > 1:
@@ -268,7 +273,7 @@ class _Reader:
                 text = _OUTSIDE.sub(lambda name: renamed.get(name[0], name[0]), text)
         guard, negated = "", False
         if text[0] == "@":
-            found = re.match(r"@(!?)\s*(%?[\w$@]+)\s*", text)
+            found = re.match(r"@(!?)\s*(%?[\w$]+)\s*", text)
             if found is None:
                 return
             guard, negated, text = found[2], bool(found[1]), text[found.end() :]

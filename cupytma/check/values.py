@@ -17,7 +17,6 @@ from cupytma.check.flow import base_of
 from cupytma.check.module import Function, Module, Statement, Variable
 from cupytma.check.written import written
 
-_REGISTER = re.compile(r"%[\w$@.]+")
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[uU]?")
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))")
 _DEEPEST = 120
@@ -65,11 +64,13 @@ class Values:
 
     @cached_property
     def definitions(self) -> Mapping[str, list[Statement]]:
-        """For each register, the statements that write it."""
+        """For each register, by the names that its uses have, the statements that write it."""
         found: dict[str, list[Statement]] = {}
         for statement in self.function.statements:
             for register in written(statement):
                 found.setdefault(register, []).append(statement)
+        for name, writes in self.function.several.items():
+            found[name] = [self.function.statements[index] for index in writes]
         return found
 
     def symbol(self, kind: str, *data: object) -> int:
@@ -236,8 +237,3 @@ def is_long(value: Value) -> bool:
 def _wrapped(number: int) -> int:
     """A number in 64 bits."""
     return number if -(1 << 62) < number < 1 << 62 else (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def registers_in(text: str) -> list[str]:
-    """The registers that a text names."""
-    return _REGISTER.findall(text)

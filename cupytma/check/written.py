@@ -6,7 +6,8 @@ import re
 
 from cupytma.check.module import Statement
 
-_REGISTER = re.compile(r"%[\w$@.]+")
+#: A register, or a special one such as ``%tid.x``.
+REGISTER = re.compile(r"%[\w$.]+")
 # Instructions whose first operand is not written.
 _WRITE_NOTHING = frozenset(
     "st red bra brx bar barrier membar fence ret exit trap prefetch prefetchu cp discard brkpt nanosleep pmevent stmatrix "
@@ -23,7 +24,7 @@ def written(statement: Statement) -> list[str]:
     base = opcode.partition(".")[0]
     if base == "call":
         tail = statement.tail.lstrip()
-        return _REGISTER.findall(tail.partition(")")[0]) if tail.startswith("(") else []
+        return REGISTER.findall(tail.partition(")")[0]) if tail.startswith("(") else []
     if base == "mbarrier" and not opcode.startswith(_MBARRIER_WRITES):
         return []
     if base in ("wgmma", "tcgen05") or base in _WRITE_NOTHING:
@@ -35,13 +36,13 @@ def written(statement: Statement) -> list[str]:
         first = tail.partition(",")[0].rstrip()
         return [first]
     first = tail.partition("}" if tail[:1] == "{" else ",")[0]
-    return [] if first[:1] == "[" else _REGISTER.findall(first)
+    return [] if first[:1] == "[" else REGISTER.findall(first)
 
 
 def read_registers(statement: Statement) -> list[str]:
     """The registers that a statement reads, its guard too."""
     outputs = written(statement)
-    names = _REGISTER.findall(statement.tail)
+    names = REGISTER.findall(statement.tail)
     for name in outputs:
         if name in names:
             names.remove(name)
