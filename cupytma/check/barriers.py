@@ -7,11 +7,13 @@ import re
 from cupytma.check.events import ARRIVALS, EXPECTS, WAITS, Event, Unit
 from cupytma.check.finding import Severity
 from cupytma.check.levels import Level
+from cupytma.check.module import Variable
 from cupytma.check.ranges import bounds
 from cupytma.check.regions import Region, may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value, add
 
+_SLOT, _MOST_SLOTS = 8, 64
 _OF_CLUSTERS = ("barrier_cluster_arrive", "barrier_cluster_wait", "mapa")
 _FOREIGN = ("remote_store", "foreign_completion")
 _ORDERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait", "call")
@@ -72,6 +74,8 @@ def check_barriers(unit: Unit, report: Reporter) -> None:
     _check_order(barriers, report)
     if unit.function.is_entry and not unit.calls_family:
         _check_partners(barriers, report)
+        _check_slots(barriers, report)
+        _check_expected(barriers, report)
 
 
 def _check_partners(barriers: Barriers, report: Reporter) -> None:
@@ -102,6 +106,66 @@ def _check_partners(barriers: Barriers, report: Reporter) -> None:
             )  # fmt: skip
 
 
+def _check_slots(barriers: Barriers, report: Reporter) -> None:
+    """Mbarriers of an array that are left out where its others are initialised one by one."""
+    unit = barriers.unit
+    arrays: dict[frozenset[tuple[int, int]], list[Event]] = {}
+    for init in barriers.inits:
+        region = barriers.region(init)
+        if region is None or region.is_indexed:
+            return
+        arrays.setdefault(region.base, []).append(init)
+    for base, inits in arrays.items():
+        variable = _variable(unit, base)
+        if variable is None or variable.size is None or _has_other_uses(barriers, base):
+            continue
+        places = {region.address.constant for init in inits if (region := barriers.region(init)) is not None}
+        for place in range(0, min(variable.size, _MOST_SLOTS * _SLOT), _SLOT):
+            slot = Region(base, Value(base, place), False)
+            uses = [
+                event
+                for event in barriers.all
+                if event.kind not in ("mbarrier_init", "mbarrier_inval")
+                and (region := barriers.region(event)) is not None
+                and (region.is_indexed or not region.is_peer)
+                and may_be_one(unit.values, region, slot)
+            ]
+            if place not in places and uses and (place < max(places) or _is_bounded(unit, uses)):
+                report(
+                    "mbarrier-not-initialised", unit, uses[0],
+                    f"{barriers.name(uses[0])} at byte {place} is used, and not initialised as the others are",
+                )  # fmt: skip
+                break
+
+
+def _variable(unit: Unit, base: frozenset[tuple[int, int]]) -> Variable | None:
+    """The variable that a base is, if it is one."""
+    symbols = [unit.values.symbols[number] for number, _ in base]
+    return unit.values.variable(symbols[0].data[1]) if len(symbols) == 1 else None
+
+
+def _has_other_uses(barriers: Barriers, base: frozenset[tuple[int, int]]) -> bool:
+    """Whether anything but mbarriers lies in a variable."""
+    unit = barriers.unit
+    for event in unit.events:
+        for name in ("destination", "source"):
+            region = unit.region(event, name)
+            if region is not None and region.base == base:
+                return True
+    return False
+
+
+def _is_bounded(unit: Unit, uses: list[Event]) -> bool:
+    """Whether the places of some uses are known to lie within limits."""
+    for event in uses:
+        region = unit.region(event, "mbarrier")
+        if region is not None:
+            _, high = bounds(unit.values, add(region.address, Value(region.base, 0), -1))
+            if high is not None:
+                return True
+    return False
+
+
 def _check_fence(barriers: Barriers, report: Reporter) -> None:
     unit = barriers.unit
     bits = {event.number: 1 << place for place, event in enumerate(barriers.inits)}
@@ -117,9 +181,14 @@ def _check_fence(barriers: Barriers, report: Reporter) -> None:
     }
     arriving = unit.paths.arriving(facts)
     clustered = any(e.kind in _OF_CLUSTERS or e.words.get("multicast") for e in unit.events)
+    # The thread that initialises fences, before a barrier tells other threads or it starts a copy itself.
+    known = 0
+    for event in unit.of_kind(*_ORDERING):
+        for held in arriving.get(event.number, ()):
+            known |= held
     for load in barriers.loads:
         region = barriers.region(load)
-        pending = 0
+        pending = known
         for held in arriving.get(load.number, ()):
             pending |= held
         if region is None or not pending:
@@ -184,15 +253,59 @@ def _check_order(barriers: Barriers, report: Reporter) -> None:
                 break
 
 
+def _check_expected(barriers: Barriers, report: Reporter) -> None:
+    """Loads without their bytes expected, where the thread expects those of others on the same barriers."""
+    unit = barriers.unit
+    loads = [event for event in barriers.loads if event.is_bulk and not event.words.get("multicast")]
+    for load in loads:
+        region = barriers.region(load)
+        if region is None or region.is_peer:
+            continue
+        expects = {
+            event.number
+            for event in barriers.expects
+            if (place := barriers.region(event)) is None or may_be_one(unit.values, place, region)
+        }
+        waits = {
+            event.number
+            for event in barriers.waits
+            if (place := barriers.region(event)) is None or may_be_one(unit.values, place, region)
+        }
+        if not expects or not waits:
+            continue
+        before = _meets(unit, expects, {load.number}, waits)
+        after = _meets(unit, {load.number}, expects, waits)
+        if before or after:
+            continue
+        if _meets(unit, expects, {load.number}, set()) or _meets(unit, {load.number}, expects, set()):
+            report(
+                "expect-tx-mismatch", unit, load,
+                f"{barriers.name(load)}: the copy's bytes are not expected, as those of the other copies are",
+            )  # fmt: skip
+
+
+def _meets(unit: Unit, starts: set[int], goals: set[int], ends: set[int]) -> bool:
+    """Whether a thread can come from one of some events to one of others without one that ends the way."""
+    facts = {
+        block: [(e.number, int(e.number in ends), int(e.number in starts)) for e in events]
+        for block, events in unit.by_block.items()
+    }
+    arriving = unit.paths.arriving(facts)
+    return any(any(arriving.get(goal, ())) for goal in goals)
+
+
 def _check_parity(barriers: Barriers, report: Reporter) -> None:
     unit = barriers.unit
     advancing = [*barriers.arrivals, *barriers.loads]
     looped = frozenset().union(*(loop for loop in unit.flow.loops if _has_work(unit, loop)))
     for wait in barriers.waits:
         region = barriers.region(wait)
-        if region is None or "parity" not in wait.given or not _advances(barriers, looped, region, advancing):
+        if region is None or "parity" not in wait.given:
             continue
         parity = unit.operand(wait, "parity")
+        if not _advances(barriers, looped, region, advancing):
+            _check_first_phase(barriers, report, wait, region)
+            continue
         for loop in unit.flow.loops:
             if wait.block not in loop or not _has_work(unit, loop):
                 continue
@@ -208,6 +321,23 @@ def _check_parity(barriers: Barriers, report: Reporter) -> None:
                 "wait returns at once or never",
             )  # fmt: skip
             break
+
+
+def _check_first_phase(barriers: Barriers, report: Reporter, wait: Event, region: Region) -> None:
+    """A wait with parity 1 for a barrier that completes one phase alone, that of a load."""
+    unit = barriers.unit
+    parity = unit.operand(wait, "parity")
+    phases = [event for event in barriers.arrivals if barriers.any_may_be([event], region)]
+    if not parity.is_constant or parity.constant != 1 or len(phases) != 1 or region.is_indexed or unit.calls_family:
+        return
+    if unit.function.is_entry and any(
+        (place := barriers.region(load)) is not None and place.address == region.address for load in barriers.loads
+    ):
+        report(
+            "parity-of-no-phase", unit, wait,
+            f"the wait is for parity 1 of {barriers.name(wait)}, whose first and only phase has parity 0: it returns at "
+            "once",
+        )  # fmt: skip
 
 
 def _advances(barriers: Barriers, loop: frozenset[int], region: Region, advancing: list[Event]) -> bool:

@@ -96,7 +96,7 @@ def _inserted(values: Values, statement: Statement, operands: list[Value]) -> Va
 def _operation(values: Values, statement: Statement, operands: list[Value]) -> Value | None:
     if ".f" in statement.opcode:
         return None
-    words = [w for w in statement.opcode.split(".")[1:] if not (w[0] in "busf" and w[1:].isdigit())]
+    words = [w for w in statement.opcode.split(".")[1:] if w != "pred" and not (w[:1] in "busf" and w[1:].isdigit())]
     sign = "s" if statement.opcode.rpartition(".")[2].startswith("s") else "u"
     name = ".".join([base_of(statement.opcode), *words, *([sign] if base_of(statement.opcode) in _SIGNED else [])])
     if name in ("and", "xor", "min.u", "max.u", "min.s", "max.s", "or"):

@@ -217,9 +217,8 @@ def _check_scopes(unit: Unit, report: Reporter) -> None:
     for event in acquires:
         scope = str(event.words.get("scope"))
         partners = [e for e in releases if e.kind == _RELEASE or _same_map(unit, e, event)]
-        wanted = max((SCOPES.index(str(e.words.get("scope"))) for e in partners), default=narrow)
-        if SCOPES.index(scope) < min(wanted, narrow):
-            why = "it is released with a wider one" if partners else "nothing in this kernel releases it, so others write it"
+        if SCOPES.index(scope) < narrow and not (partners and _is_of_block(unit, unit.operand(event, "tensor_map"))):
+            why = "other blocks release it" if partners else "nothing in this kernel releases it, so others write it"
             report("map-scope-narrow", unit, event, f"the tensor map is acquired with scope .{scope}, and {why}")
     for event in releases:
         scope = str(event.words.get("scope"))

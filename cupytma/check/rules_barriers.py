@@ -131,4 +131,12 @@ BARRIER_RULES = (
         ),
         good=RING,
     ),
+    Rule(
+        "parity-of-no-phase", Severity.ERROR,
+        "a wait for the first phase of an mbarrier has parity 0",
+        "A new mbarrier is in phase 0, and a wait for parity 1 is one for the phase before, which counts as complete. The "
+        "wait returns before the tile is there.",
+        "wait with parity 0 for the first phase, and with parity 1 for the second",
+        _PHASES, bad=changed(_LOADED, ("wait_parity(&loaded, 0)", "wait_parity(&loaded, 1)")), good=_LOADED,
+    ),
 )  # fmt: skip

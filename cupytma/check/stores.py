@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from cupytma.check.events import Event, Unit
 from cupytma.check.levels import Level
@@ -14,6 +15,7 @@ _WRITES = ("shared_write", "shared_async_write", "stmatrix")
 _GATHERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait")
 _WAITED, _STORED_AGAIN, _MOST_COMMITS = -1, -2, 8
 _MOST_EVENTS = 400
+_WARP = 32
 
 
 def check_stores(unit: Unit, report: Reporter) -> None:
@@ -47,8 +49,8 @@ def _fences_async(event: Event) -> bool:
     return event.kind in ("fence_proxy_async_generic", "call")
 
 
-def _pairs(unit: Unit, stores: list[Event], ends: set[int]) -> Iterator[tuple[Event, Event]]:
-    """Writes and the copies that read the same part, where no event that ends a write stands between on some path."""
+def _pairs(unit: Unit, stores: list[Event], ends: set[int]) -> Iterator[tuple[int, int]]:
+    """The numbers of writes and of copies that read the same part, where no event that ends a write stands between on some path."""
     writes = [event for event in unit.of_kind(*_WRITES) if written_at(unit, event) is not None]
     if not writes or len(writes) > _MOST_EVENTS:
         return
@@ -68,13 +70,14 @@ def _pairs(unit: Unit, stores: list[Event], ends: set[int]) -> Iterator[tuple[Ev
         for write in writes:
             place = written_at(unit, write)
             if pending & bits[write.number] and place is not None and _overlap(unit, place, source):
-                yield write, store
+                yield write.number, store.number
 
 
 def _check_fences(unit: Unit, report: Reporter, stores: list[Event]) -> None:
     fences = {event.number for event in unit.events if _fences_async(event)}
     reading = [store for store in stores if store.reads_shared]
-    for write, store in _pairs(unit, reading, fences):
+    for write_number, store_number in _pairs(unit, reading, fences):
+        write, store = unit.events[write_number], unit.events[store_number]
         report(
             "proxy-fence-missing", unit, store,
             f"{_name(store)} reads shared memory that was written by {write.statement.opcode} at "
@@ -85,14 +88,46 @@ def _check_fences(unit: Unit, report: Reporter, stores: list[Event]) -> None:
 def _check_barriers(unit: Unit, report: Reporter, stores: list[Event]) -> None:
     ends = {e.number for e in unit.events if e.kind in _GATHERING or "wait" in e.kind or e.kind == "call"}
     ends -= {e.number for e in unit.of_kind("bulk_wait_group", "cp_async_wait_group", "cp_async_wait_all")}
+    of_warps = {event.number for event in unit.of_kind("warp_barrier")}
     alone = [s for s in stores if s.reads_shared and unit.levels.of_block(s.block) is Level.LANE]
-    for write, store in _pairs(unit, alone, ends):
+    pairs = set(_pairs(unit, alone, ends))
+    if of_warps and _has_several_warps(unit):
+        pairs |= {
+            (write, store)
+            for write, store in _pairs(unit, alone, ends - of_warps)
+            if not _is_one_warp(unit, unit.events[write].block)
+        }
+    for write_number, store_number in sorted(pairs):
+        write, store = unit.events[write_number], unit.events[store_number]
         if _choices(unit, store.block) - _choices(unit, write.block):
             report(
                 "tile-not-synchronised", unit, store,
                 f"one thread executes {_name(store)}, and what other threads wrote by {write.statement.opcode} at "
                 f"{report.spoken(unit, write)} is not there yet: no barrier stands between",
             )  # fmt: skip
+
+
+def _has_several_warps(unit: Unit) -> bool:
+    """Whether it is sure that blocks have more than one warp."""
+    threads = unit.function.numbers_of("reqntid") or unit.function.numbers_of("maxntid")
+    if threads is not None and prod(threads) <= _WARP:
+        return False
+    return bool(unit.of_kind("thread_barrier"))
+
+
+def _is_one_warp(unit: Unit, block: int) -> bool:
+    """Whether those that come to a block may be of one warp: some condition on the way picks warps."""
+    for edge in unit.flow.conditions(block):
+        if unit.levels.of(edge.predicate) is Level.BLOCK:
+            continue
+        for condition, holds in unit.paths.decides(edge):
+            symbols = [unit.values.symbols[number] for number, _ in condition.terms]
+            plain = len(symbols) == 1 and symbols[0] == ("special", ("tid.x",)) and condition.relation == "lt"
+            if not plain or (holds and -condition.constant <= _WARP):
+                return True
+        if not unit.paths.decides(edge):
+            return True
+    return False
 
 
 def _choices(unit: Unit, block: int) -> set[object]:
