@@ -309,6 +309,8 @@ def _check_parity(barriers: Barriers, report: Reporter) -> None:
         for loop in unit.flow.loops:
             if wait.block not in loop or not _has_work(unit, loop):
                 continue
+            if not unit.flow.runs_each_time(wait.block, loop):
+                break
             if varies(unit, parity, loop):
                 break
             if any(e.block in loop for e in unit.of_kind("mbarrier_init", "mbarrier_inval", "call")):

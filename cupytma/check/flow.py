@@ -124,7 +124,7 @@ class Flow:
     @cached_property
     def loops(self) -> list[frozenset[int]]:
         """The natural loops, each as its blocks; the smallest first."""
-        dominators = immediate_dominators(self.successors, 0)
+        dominators = self._dominators
         found: dict[int, set[int]] = {}
         for block, nexts in enumerate(self.successors):
             if dominators[block] < 0:
@@ -133,6 +133,16 @@ class Flow:
                 if _dominates(dominators, head, block):
                     found.setdefault(head, {head}).update(self._reaching(block, head))
         return sorted((frozenset(loop) for loop in found.values()), key=len)
+
+    @cached_property
+    def _dominators(self) -> list[int]:
+        return immediate_dominators(self.successors, 0)
+
+    def runs_each_time(self, block: int, loop: frozenset[int]) -> bool:
+        """Whether each time round a loop comes through a block."""
+        heads = [head for head in loop if any(before not in loop for before in self.predecessors[head]) or head == 0]
+        latches = [b for b in loop if any(head in self.successors[b] for head in heads)]
+        return bool(latches) and all(_dominates(self._dominators, block, latch) for latch in latches)
 
     def _reaching(self, block: int, head: int) -> set[int]:
         seen, waiting = {head, block}, [block] if block != head else []

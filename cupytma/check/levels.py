@@ -116,5 +116,13 @@ class Levels:
         return relation in ("lt", "ge", "le", "gt", "lo", "hs", "ls", "hi") and limit % _WARP == 0
 
     def _is_thread_number(self, value: Value) -> bool:
+        """Whether a value is a thread's number in its block, or the low bits of it with all of the lane's."""
         terms = self._values.terms(value)
-        return len(terms) == 1 and terms[0][1] == 1 and terms[0][0] == ("special", ("tid.x",))
+        if len(terms) != 1 or terms[0][1] != 1:
+            return False
+        symbol = terms[0][0]
+        if symbol.kind == "operation" and symbol.data[0] == "and" and len(symbol.data) == 3:
+            mask = self._values.value(symbol.data[2])
+            lanes = mask.is_constant and mask.constant % _WARP == _WARP - 1
+            return lanes and self._is_thread_number(self._values.value(symbol.data[1]))
+        return symbol == ("special", ("tid.x",))

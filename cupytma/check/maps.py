@@ -188,16 +188,24 @@ def _check_acquire(unit: Unit, report: Reporter) -> None:
         ends = {e.number for e in (*about, *unit.of_kind("call"))}
         ends |= {e.number for e in unit.of_kind(*_GATHERING) if about}
         begins = {event.number for event in changes}
+        # Bit 0: on some path it is not acquired; bit 1: on some path it is, and that path may be the only one taken.
         facts = {
-            block: [(e.number, int(e.number in ends), int(e.number in begins)) for e in events]
+            block: [
+                (e.number, 1 if e.number in ends else 2 if e.number in begins else 0,
+                 2 if e.number in ends else int(e.number in begins))
+                for e in events
+            ]
             for block, events in unit.by_block.items()
-        }
+        }  # fmt: skip
         arriving = unit.paths.arriving(facts, 1)
         for event in own:
-            if any(arriving.get(event.number, ())):
+            held = 0
+            for bits in arriving.get(event.number, ()):
+                held |= bits
+            if held == 1:
                 report(
                     "map-not-acquired", unit, event,
-                    "the tensor map in global memory changes, and on some path this copy uses it without a "
+                    "the tensor map in global memory changes, and this copy uses it without a "
                     "fence.proxy.tensormap::generic.acquire after the change",
                 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cupytma.check.events import BULK, LOADS, STORES, Event, Unit
+from cupytma.check.finding import Severity
 from cupytma.check.given_maps import GivenMaps
 from cupytma.check.levels import Level
 from cupytma.check.ranges import trailing_zeros
@@ -119,12 +120,19 @@ def _check_issue(unit: Unit, report: Reporter) -> None:
             continue
         if any(unit.levels.of_text(text) is Level.LANE for text in event.given.values()):
             continue
-        who = "thread of a block" if unit.levels.of_block(event.block) is Level.BLOCK else "lane of a warp"
-        report(
-            "issued-by-every-thread", unit, event,
-            f"every {who} starts this copy, with the same operands: one thread is enough, and its barrier and its "
-            "bytes are counted for one",
-        )  # fmt: skip
+        if unit.levels.of_block(event.block) is Level.BLOCK:
+            report(
+                "issued-by-every-thread", unit, event,
+                "every thread of a block starts this copy, with the same operands: one thread is enough, and its barrier "
+                "and its bytes are counted for one",
+            )  # fmt: skip
+        else:
+            repeats = event.kind in ("tensor_store", "bulk_copy") and not event.completes_on_barrier
+            report(
+                "issued-by-every-thread", unit, event,
+                "every lane of a warp starts this copy, with the same operands; whether it is made once or by each is "
+                "left to the assembler", Severity.NOTE if repeats else Severity.WARNING,
+            )  # fmt: skip
 
 
 def _has_many_threads(unit: Unit) -> bool:
