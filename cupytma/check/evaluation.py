@@ -50,9 +50,12 @@ def _negative(values: Values, statement: Statement, operands: list[Value]) -> Va
 
 
 def _product(values: Values, statement: Statement, operands: list[Value]) -> Value | None:
-    if ".f" in statement.opcode or ".hi" in statement.opcode or len(operands) < 2:
+    if ".f" in statement.opcode or len(operands) < 2:
         return None
     first, second = operands[:2]
+    if ".hi" in statement.opcode:
+        is_plain = statement.opcode == "mul.hi.u32" and second.is_constant
+        return values.term("operation", "mul.hi.u", *map(values.number, (first, second))) if is_plain else None
     if first.is_constant:
         first, second = second, first
     if second.is_constant and not statement.opcode.endswith("16"):

@@ -13,7 +13,9 @@ Parameters = Tiled | Im2col | Im2colWide
 
 
 class GivenMaps:
-    """Tensor maps by parameter: position, name in PTX, or name in the source.
+    """Tensor maps by parameter: position, name in PTX, or name in the source; those in a variable by its name.
+
+    All maps that are reached through one pointer are taken to be alike.
 
     Parameters
     ----------
@@ -32,14 +34,11 @@ class GivenMaps:
         """The map that a copy goes through, where it is given."""
         if not self._maps or "tensor_map" not in event.given:
             return None
-        address = unit.operand(event, "tensor_map")
-        terms = unit.values.terms(address)
-        if len(terms) != 1 or terms[0][1] != 1 or terms[0][0].kind not in ("address", "parameter"):
+        terms = unit.values.terms(unit.operand(event, "tensor_map"))
+        named = [symbol for symbol, factor in terms if factor == 1 and symbol.kind in ("address", "parameter")]
+        if len(named) != 1 or (named[0].kind == "address" and len(terms) > 1):
             return None
-        symbol = terms[0][0]
-        name = str(symbol.data[1] if symbol.kind == "address" else symbol.data[0])
-        if address.constant:
-            return None
+        name = str(named[0].data[1] if named[0].kind == "address" else named[0].data[0])
         places = [place for place, parameter in enumerate(unit.function.parameters) if parameter.name == name]
         candidates: list[int | str] = [name, *places]
         known = self._names.get(unit.function.name, ())

@@ -10,6 +10,7 @@ _MOST = {"laneid": 31, "tid.x": _MOST_THREADS - 1, "tid.y": _MOST_THREADS - 1, "
 _DEEPEST = 12
 
 Bounds = tuple["int | None", "int | None"]
+Terms = frozenset[tuple[int, int]]
 
 
 def zeros_of(number: int) -> int:
@@ -73,13 +74,60 @@ def bounds(values: Values, value: Value, depth: int = 0) -> Bounds:
     """The least and the greatest that a value can be, offsets from addresses excluded; None where unknown."""
     low: int | None = value.constant
     high: int | None = value.constant
-    for number, factor in value.terms:
+    terms = value.terms
+    if len(terms) > 1:
+        terms, most = _without_remainders(values, terms)
+        high += most
+    for number, factor in terms:
         least, most = _symbol_bounds(values, values.symbols[number], depth)
         if factor < 0:
             least, most = most, least
         low = None if low is None or least is None else low + factor * least
         high = None if high is None or most is None else high + factor * most
     return low, high
+
+
+def _without_remainders(values: Values, terms: Terms) -> tuple[Terms, int]:
+    """The terms without those that together are remainders of a division by a constant, and the most that those are.
+
+    Compilers write ``x % c`` as ``x - c * (x * m >> s)``, where m is 2 to the power of s divided by c, rounded up.
+    """
+    most = 0
+    factors = dict(terms)
+    for number, factor in list(factors.items()):
+        divided = _quotient(values, values.symbols[number])
+        if divided is None:
+            continue
+        own, divisor = divided
+        if factors.get(own, 0) > 0 and factor == -factors[own] * divisor:
+            most += factors.pop(own) * (divisor - 1)
+            factors.pop(number)
+    return frozenset(factors.items()), most
+
+
+def _quotient(values: Values, symbol: Symbol) -> tuple[int, int] | None:
+    """For a symbol that is another one divided by a constant: that one, and the constant."""
+    if symbol.kind != "operation" or symbol.data[0] != "shr.u" or len(symbol.data) != 3:
+        return None
+    product, shift = values.value(symbol.data[1]), values.value(symbol.data[2])
+    if not shift.is_constant or len(product.terms) != 1 or product.constant or not 0 <= shift.constant < 64:
+        return None
+    ((number, factor),) = product.terms
+    bits = shift.constant
+    inner = values.symbols[number]
+    if factor == 1 and inner.kind == "operation" and inner.data[0] == "mul.hi.u":
+        wide, magic = values.value(inner.data[1]), values.value(inner.data[2])
+        if len(wide.terms) != 1 or wide.constant or not magic.is_constant:
+            return None
+        ((number, one),) = wide.terms
+        if one != 1:
+            return None
+        factor, bits = magic.constant, bits + 32
+    for multiplier in (factor & 0xFFFF, factor & 0xFFFFFFFF):
+        divisor = ((1 << bits) + multiplier // 2) // multiplier if multiplier else 0
+        if divisor > 1 and -(-(1 << bits) // divisor) == multiplier:
+            return number, divisor
+    return None
 
 
 def _symbol_bounds(values: Values, symbol: Symbol, depth: int) -> Bounds:

@@ -118,7 +118,9 @@ def _has_several_warps(unit: Unit) -> bool:
 def _is_one_warp(unit: Unit, block: int) -> bool:
     """Whether those that come to a block may be of one warp: some condition on the way picks warps."""
     for edge in unit.flow.conditions(block):
-        if unit.levels.of(edge.predicate) is Level.BLOCK:
+        if unit.levels.of(edge.predicate) is Level.BLOCK or any(
+            block in loop and edge.target in loop for loop in unit.flow.loops
+        ):
             continue
         for condition, holds in unit.paths.decides(edge):
             symbols = [unit.values.symbols[number] for number, _ in condition.terms]
