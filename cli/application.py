@@ -20,6 +20,7 @@ from .failures import failure_of, wrapped_message
 # Name, the module that holds the command (under the command's own name), and what it does in one line.
 COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("cache", "Show or clear the compiled kernels kept on disk."),
+    "check": ("check", "Check a kernel, or a tensor map, without a GPU."),
     "compile": ("compile", "Compile CUDA C++ for one or several targets."),
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),

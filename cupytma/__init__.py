@@ -44,7 +44,7 @@ from cupytma.tensormap import (
 from cupytma.version import __version__
 
 if TYPE_CHECKING:
-    from cupytma import ops, ptx, runtime, sim
+    from cupytma import check, ops, ptx, runtime, sim
     from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.convolution_columns import col2im, im2col
@@ -80,6 +80,7 @@ del _source_tree
 # Loaded when first used: from which module, or the module itself.
 _LAZY = {
     "DescriptorBuffer": "cupytma.runtime.descriptors",
+    "check": "",
     "checks": "cupytma.runtime.checks",
     "check_indices": "cupytma.ops.index_errors",
     "col2im": "cupytma.ops.convolution_columns",
@@ -118,9 +119,9 @@ __all__ = [
     "TARGETS", "ArrayError", "CompileError", "CompileInputError", "CupytmaError", "CupytmaWarning", "DataType",
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
-    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check_indices", "checks", "col2im", "compile",
-    "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "ops",
-    "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
+    "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check", "check_indices", "checks", "col2im",
+    "compile", "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col",
+    "ops", "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
     "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map",
     "transpose", "verify_against_driver",
 ]

@@ -198,7 +198,8 @@ def _check_fence(barriers: Barriers, report: Reporter) -> None:
             if pending & bits[init.number] and place is not None and may_be_one(unit.values, place, region):
                 report(
                     "mbarrier-init-not-fenced", unit, init,
-                    f"{barriers.name(init)} is initialised, and the copy at {report.spoken(unit, load)} completes on it "
+                    f"{barriers.name(init)} is initialised, and the copy at {report.spoken(unit, load)} "
+                    "completes on it "
                     "with no fence.mbarrier_init or fence.proxy.async between",
                     None if clustered else Severity.NOTE,
                 )  # fmt: skip
@@ -337,7 +338,8 @@ def _check_first_phase(barriers: Barriers, report: Reporter, wait: Event, region
     ):
         report(
             "parity-of-no-phase", unit, wait,
-            f"the wait is for parity 1 of {barriers.name(wait)}, whose first and only phase has parity 0: it returns at "
+            f"the wait is for parity 1 of {barriers.name(wait)}, whose first and only phase has parity 0: it "
+            "returns at "
             "once",
         )  # fmt: skip
 

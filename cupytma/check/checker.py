@@ -20,6 +20,7 @@ from cupytma.check.rules import RULES
 from cupytma.check.stores import check_stores
 from cupytma.check.transactions import check_transactions
 from cupytma.errors import CheckError, KernelWarning
+from cupytma.ptx.checks import shown
 from cupytma.targets import Target
 from cupytma.tensormap import Im2col, Im2colWide, TensorMap, Tiled
 
@@ -28,7 +29,7 @@ GivenMap = TensorMap | Tiled | Im2col | Im2colWide | bytes
 
 def check_ptx(
     text: str,
-    tensor_maps: Mapping[int | str, GivenMap] = {},  # noqa: B006  # read, and never changed
+    tensor_maps: Mapping[int | str, GivenMap] = {},  # read, and never changed
     *,
     source: str = "",
     file: str = "",
@@ -99,7 +100,7 @@ def _check(unit: Unit, report: Reporter, maps: GivenMaps, takes_map: dict[str, s
 def check_cuda(
     source: str,
     target: str | Target = "sm_90a",
-    tensor_maps: Mapping[int | str, GivenMap] = {},  # noqa: B006  # read, and never changed
+    tensor_maps: Mapping[int | str, GivenMap] = {},  # read, and never changed
     *,
     file: str = "kernel.cu",
     options: Iterable[str] = (),
@@ -164,5 +165,7 @@ def _maps(given: Mapping[int | str, GivenMap]) -> dict[int | str, TensorMap]:
         elif isinstance(value, TensorMap):
             found[key] = value
         else:
-            raise CheckError(f"tensor_maps[{key!r}] is a {type(value).__name__}; a TensorMap or its parameters are needed")
+            raise CheckError(
+                f"tensor_maps[{shown(key)}] is a {type(value).__name__}; a TensorMap or its parameters are needed"
+            )
     return found

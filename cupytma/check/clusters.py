@@ -26,7 +26,8 @@ def check_clusters(unit: Unit, report: Reporter) -> None:
         if at is not None:
             report(
                 "cluster-not-declared", unit, at,
-                "other blocks of the cluster are written to, and the kernel does not say how many blocks a cluster has: "
+                "other blocks of the cluster are written to, and the kernel does not say how many blocks a "
+                "cluster has: "
                 "a launch without the cluster attribute runs it with one",
             )  # fmt: skip
     _check_exit(unit, report, remote)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cupytma.check.flow import base_of
 from cupytma.check.module import Statement
+from cupytma.check.ranges import bounds, trailing_zeros
 from cupytma.check.values import Value, Values, add, constant, is_long, scaled
 
 Rule = Callable[[Values, Statement, list[Value]], "Value | None"]
@@ -73,8 +74,6 @@ def _shifted(values: Values, statement: Statement, operands: list[Value]) -> Val
 
 def _or(values: Values, statement: Statement, operands: list[Value]) -> Value | None:
     """A disjunction is a sum where no bit is in both."""
-    from cupytma.check.ranges import bounds, trailing_zeros
-
     if len(operands) == 2:
         for first, second in (operands, operands[::-1]):
             low, high = bounds(values, second)
@@ -85,14 +84,12 @@ def _or(values: Values, statement: Statement, operands: list[Value]) -> Value | 
 
 def _inserted(values: Values, statement: Statement, operands: list[Value]) -> Value | None:
     """Bits put above a value that is known to be smaller."""
-    from cupytma.check.ranges import bounds
-
     if len(operands) == 4 and operands[2].is_constant and operands[3].is_constant:
         field, rest, position, length = operands[0], operands[1], operands[2].constant, operands[3].constant
         low, high = bounds(values, rest)
-        if 0 <= position < 64 and position + length in (32, 64) and low is not None and low >= 0:
-            if high is not None and high < 1 << position:
-                return add(rest, field, 1 << position)
+        is_top = 0 <= position < 64 and position + length in (32, 64)
+        if is_top and low is not None and high is not None and 0 <= low <= high < 1 << position:
+            return add(rest, field, 1 << position)
     return _operation(values, statement, operands)
 
 
@@ -154,6 +151,7 @@ def _compared(values: Values, statement: Statement, operands: list[Value]) -> Va
     return values.term("comparison", words[1], words[2][:1], values.number(difference))
 
 
+_PLAIN = ("and", "xor", "not", "shr", "min", "max", "selp", "bfe", "rem", "div", "shf", "prmt", "lop3")
 _RULES: dict[str, Rule] = {
     "mov": _same,
     "cvta": _same,
@@ -170,5 +168,5 @@ _RULES: dict[str, Rule] = {
     "ldu": _loaded,
     "mapa": _mapped,
     "setp": _compared,
-    **dict.fromkeys(("and", "xor", "not", "shr", "min", "max", "selp", "bfe", "rem", "div", "shf", "prmt", "lop3"), _operation),
+    **dict.fromkeys(_PLAIN, _operation),
 }

@@ -18,9 +18,13 @@ from cupytma.ptx.instruction import Instruction
 from cupytma.ptx.parse import read
 
 # First words of the family's mnemonics; of cp and prefetch only some members are of it.
-_FIRST_WORDS = frozenset(
-    "cp mbarrier fence tensormap elect mapa barrier griddepcontrol prefetch stmatrix multimem".split()
-)
+_FIRST_WORDS = (
+    "cp", "mbarrier", "fence", "tensormap", "elect", "mapa", "barrier", "griddepcontrol", "prefetch", "stmatrix",
+    "multimem",
+)  # fmt: skip
+_OF_FAMILY = (
+    "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.mbarrier", "cp.async.commit_group", "cp.async.wait",
+)  # fmt: skip
 #: By which a text is seen to have anything to do with the family.
 MARKS = ("cp.async", "cp.reduce.async", "mbarrier.", "tensormap", "multimem.cp", "mapa", "barrier.cluster")
 _UNNAMED_SPACES = ("global", "local", "param", "const", "tmem")
@@ -175,10 +179,9 @@ class Unit:
 
     def _take_of_family(self, statement: Statement, base: str) -> bool:
         opcode = statement.opcode
-        if base == "cp" and not opcode.startswith(("cp.async.bulk", "cp.reduce.async.bulk", "cp.async.mbarrier")):
-            if not opcode.startswith(("cp.async.commit", "cp.async.wait")):
-                self._take_cp_async(statement)
-                return True
+        if base == "cp" and not opcode.startswith(_OF_FAMILY):
+            self._take_cp_async(statement)
+            return True
         if base == "barrier" and not opcode.startswith("barrier.cluster"):
             return False
         if base in ("multimem", "prefetch") and "bulk" not in opcode and "tensormap" not in opcode:
@@ -258,9 +261,9 @@ class Unit:
     def _take_call(self, statement: Statement) -> None:
         arguments = [a for a in statement.arguments if a[:1] != "("]
         name = arguments[0] if arguments else ""
-        if name in self.with_family or name not in self.module.by_name:
-            if name not in _HARMLESS:
-                self._add("call", statement, function=name)
+        is_plain = name in self.module.by_name and name not in self.with_family
+        if not is_plain and name not in _HARMLESS:
+            self._add("call", statement, function=name)
 
     def _take_end(self, statement: Statement) -> None:
         self._add("exit", statement)

@@ -31,9 +31,8 @@ STORED = TILE + FILL + FENCE + SYNC + f"    if (threadIdx.x == 0) {{\n{STORE}{CO
 
 def kernel(body: str, *parameters: str, attributes: str = "") -> str:
     """A kernel in CUDA C++ with the header that its functions are in."""
-    return (
-        f'#include <cupytma.cuh>\n\nextern "C" __global__ void {attributes}kernel({", ".join(parameters)})\n{{\n{body}}}\n'
-    )
+    head = f'extern "C" __global__ void {attributes}kernel({", ".join(parameters)})'
+    return f"#include <cupytma.cuh>\n\n{head}\n{{\n{body}}}\n"
 
 
 def changed(text: str, *changes: tuple[str, str]) -> str:

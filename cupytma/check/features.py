@@ -31,12 +31,14 @@ def check_features(unit: Unit, report: Reporter) -> None:
             )  # fmt: skip
         elif version is not None and form.ptx_version > version:
             needed, had = (".".join(map(str, v)) for v in (form.ptx_version, version))
-            report("target-lacks-instruction", unit, event, f"{form.mnemonic} needs PTX {needed}, and this is PTX {had}")
+            text = f"{form.mnemonic} needs PTX {needed}, and this is PTX {had}"
+            report("target-lacks-instruction", unit, event, text)
         elif chosen is not None and event.words.get("multicast") and not chosen.has(Feature.FAST_MULTICAST):
             having = ", ".join(t for t in _having_fast_multicast())
             report(
                 "multicast-slow", unit, event,
-                f"a multicast compiled for {chosen} may be much slower than for the targets that have it in full: {having}",
+                f"a multicast compiled for {chosen} may be much slower than for the targets that have it in "
+                f"full: {having}",
             )  # fmt: skip
 
 

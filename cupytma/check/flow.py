@@ -174,7 +174,7 @@ class Flow:
         return found
 
     def conditions(self, block: int) -> list[Edge]:
-        """All edges that decide whether a block runs, directly or not; each edge's target is the block that it leaves."""
+        """All edges that decide whether a block runs, directly or not; an edge's target here is where it begins."""
         if block not in self._conditions:
             found: dict[Edge, None] = {}
             waiting, seen = [block], {block}

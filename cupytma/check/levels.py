@@ -87,7 +87,8 @@ class Levels:
             return Level.LANE, Level.LANE
         if statement.opcode.startswith(_WAITS):
             return Level.BLOCK, Level.BLOCK
-        if base in _ONE_FOR_A_WARP or (base == "shfl" and ".idx" in statement.opcode and self._from_one_lane(statement)):
+        shuffled = base == "shfl" and ".idx" in statement.opcode and self._from_one_lane(statement)
+        if base in _ONE_FOR_A_WARP or shuffled:
             return Level.WARP, Level.WARP
         if base in ("shr", "and", "div", "setp") and self._is_of_warp(statement, base):
             return Level.WARP, Level.BLOCK

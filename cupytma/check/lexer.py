@@ -56,10 +56,10 @@ def pieces(text: str) -> Iterator[Piece]:
             else:
                 yield Piece({".loc": "loc", ".fil": "file"}.get(line[:4], "statement"), line.rstrip(";"), number)
             continue
-        if not pending and line[-1] == ";" and line.count(";") == 1 and line[0] != "{" and ":" not in line[:1]:
-            if "{" not in line and not _starts_with_label(line):
-                yield Piece("statement", line[:-1].rstrip(), number)
-                continue
+        is_whole = not pending and line[-1] == ";" and line.count(";") == 1 and line[0] != ":" and "{" not in line
+        if is_whole and not _starts_with_label(line):
+            yield Piece("statement", line[:-1].rstrip(), number)
+            continue
         if not pending:
             started = number
         pending = f"{pending} {line}" if pending else line

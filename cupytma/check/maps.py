@@ -23,7 +23,7 @@ _PARAMETER_BYTES = 128
 
 
 class Origin(NamedTuple):
-    """Where a tensor map lies: the state space, or ``"pointer"`` for a pointer that the kernel is given; and the name."""
+    """Where a tensor map lies: the state space, ``"pointer"`` for one that the kernel is given, and the name."""
 
     space: str
     name: str
@@ -281,7 +281,8 @@ def _check_release(unit: Unit, report: Reporter) -> None:
         if late & bits[event.number]:
             report(
                 "map-not-released", unit, event,
-                "the tensor map is changed here and not released to the tensormap proxy before it is used or the kernel "
+                "the tensor map is changed here and not released to the tensormap proxy before it is used or "
+                "the kernel "
                 "ends",
             )  # fmt: skip
             break

@@ -148,7 +148,9 @@ _VARIABLE = re.compile(
     r"\.(?P<type>[a-z]+(?P<bits>\d*))\s+(?P<name>[\w$]+)(?P<array>(?:\s*\[\s*\d*\s*\])*)"
 )
 _PARAMETER_POINTER = re.compile(r"\.ptr\b(?:\s+\.(?:global|shared|local|const))?(?:\s+\.align\s+\d+)?")
-_HEAD = re.compile(r"\.(?P<kind>entry|func)\s+(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?")
+_HEAD = re.compile(
+    r"\.(?P<kind>entry|func)\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?"
+)
 _EXTENT = re.compile(r"\[\s*(\d*)\s*\]")
 _DECLARED = re.compile(r"\.reg\s+(?:\.v[24]\s+)?\.\w+\s+(.*)", re.DOTALL)
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*|%\d+")

@@ -42,8 +42,8 @@ def _check_alignment(unit: Unit, report: Reporter, maps: GivenMaps, event: Event
             if min(rest, base) > (address.constant & -address.constant) > 0:
                 report(
                     "shared-misaligned", unit, event,
-                    f"the {name} in shared memory is {address.constant} bytes from a multiple of {min(rest, base)}, and "
-                    f"must be a multiple of {need}",
+                    f"the {name} in shared memory is {address.constant} bytes from a multiple of {min(rest, base)}, "
+                    f"and must be a multiple of {need}",
                 )  # fmt: skip
             elif rest >= need and address.constant % need == 0 and not _is_at_start(unit, region):
                 report(
@@ -123,7 +123,8 @@ def _check_issue(unit: Unit, report: Reporter) -> None:
         if unit.levels.of_block(event.block) is Level.BLOCK:
             report(
                 "issued-by-every-thread", unit, event,
-                "every thread of a block starts this copy, with the same operands: one thread is enough, and its barrier "
+                "every thread of a block starts this copy, with the same operands: one thread is enough, and "
+                "its barrier "
                 "and its bytes are counted for one",
             )  # fmt: skip
         else:

@@ -128,7 +128,8 @@ class Paths:
             name, *operands = inner[0][0].data
             if name == "selp" and len(operands) == 3 and inner[0][1] in (1, -1):
                 yes, no = (self._values.value(n) for n in operands[:2])
-                if yes.is_constant and no.is_constant and {yes.constant, no.constant} == {0, 1} and not difference.constant:
+                are_bits = yes.is_constant and no.is_constant and {yes.constant, no.constant} == {0, 1}
+                if are_bits and not difference.constant:
                     nonzero = holds == (relation == "ne")
                     return self._known(self._values.value(operands[2]), nonzero == bool(yes.constant), depth + 1)
         if not difference.terms or not all(self._is_fixed(symbol, 0) for symbol, _ in inner):

@@ -72,12 +72,9 @@ def _symbol_zeros(values: Values, symbol: Symbol, depth: int) -> int:
 
 def bounds(values: Values, value: Value, depth: int = 0) -> Bounds:
     """The least and the greatest that a value can be, offsets from addresses excluded; None where unknown."""
+    terms, remainders = _without_remainders(values, value.terms) if len(value.terms) > 1 else (value.terms, 0)
     low: int | None = value.constant
-    high: int | None = value.constant
-    terms = value.terms
-    if len(terms) > 1:
-        terms, most = _without_remainders(values, terms)
-        high += most
+    high: int | None = value.constant + remainders
     for number, factor in terms:
         least, most = _symbol_bounds(values, values.symbols[number], depth)
         if factor < 0:

@@ -42,9 +42,7 @@ def region_of(values: Values, address: Value, depth: int = 0) -> Region | None:
     base = []
     for number, factor in address.terms:
         symbol = values.symbols[number]
-        if _is_shared(values, symbol):
-            base.append((number, factor))
-        elif symbol.kind == "operation" and _offset_of(values, symbol):
+        if _is_shared(values, symbol) or (symbol.kind == "operation" and _offset_of(values, symbol)):
             base.append((number, factor))
         elif symbol.kind in ("peer", "operation") and depth < _DEEPEST and factor == 1:
             inner = _masked(values, symbol)

@@ -38,8 +38,9 @@ class Reporter:
         file, line, column = self.place_of(unit, statement)
         row = self._rules[rule]
         finding = Finding(
-            rule, (severity or row.severity).value, message, row.fix, unit.function.name, file, line, column, statement.line
-        )
+            rule, (severity or row.severity).value, message, row.fix, unit.function.name, file, line, column,
+            statement.line,
+        )  # fmt: skip
         self._found.setdefault((rule, unit.function.name, file, line), finding)
 
     def spoken(self, unit: Unit, at: Event | Statement) -> str:

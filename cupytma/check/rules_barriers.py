@@ -76,7 +76,8 @@ BARRIER_RULES = (
         "fence.mbarrier_init stands between an mbarrier's initialisation and the copies that complete on it",
         "The unit that completes the copy, and other blocks of the cluster, see the initialisation for sure only after "
         "the fence.",
-        "let the initialising thread execute fence.mbarrier_init.release.cluster before the barrier that tells the others",
+        "let the initialising thread execute fence.mbarrier_init.release.cluster before the barrier that tells "
+        "the others",
         _INIT, bad=changed(_LOADED, ("        cupytma::fence_mbarrier_init();\n", "")), good=_LOADED,
     ),
     Rule(
@@ -89,7 +90,8 @@ BARRIER_RULES = (
     Rule(
         "expect-tx-mismatch", Severity.ERROR,
         "the bytes that are expected in a phase are those that its copies bring",
-        "With more bytes expected than come, the phase never completes. With fewer, it may complete before the copies do, "
+        "With more bytes expected than come, the phase never completes. With fewer, it may complete before the "
+        "copies do, "
         "or never.",
         "expect the sum of the copies' bytes: of a tensor load all bytes of its box, those out of bounds too",
         _TX, bad=changed(_TWO, ("4096 + 1024", "4096")), good=_TWO,
@@ -104,7 +106,8 @@ BARRIER_RULES = (
     Rule(
         "wait-never-completed", Severity.ERROR,
         "something arrives on an mbarrier that is waited for",
-        "A phase completes when all arrivals have come and all expected bytes. Bytes alone are no arrival: a wait for a "
+        "A phase completes when all arrivals have come and all expected bytes. Bytes alone are no arrival: a "
+        "wait for a "
         "barrier that nothing arrives on hangs.",
         "arrive on it, for a load with mbarrier.arrive.expect_tx in the thread that starts it",
         _TX, bad=changed(_LOADED, (EXPECT, "")), good=_LOADED,
@@ -121,7 +124,8 @@ BARRIER_RULES = (
     Rule(
         "parity-never-flips", Severity.ERROR,
         "a loop that comes to the same mbarrier again waits for the other parity",
-        "Phases alternate between parity 0 and 1. A wait with the parity of the phase before returns at once, before the "
+        "Phases alternate between parity 0 and 1. A wait with the parity of the phase before returns at once, "
+        "before the "
         "tile is there.",
         "flip the parity each time the loop comes back to the same mbarrier: parity ^= 1",
         _PHASES,
@@ -134,7 +138,8 @@ BARRIER_RULES = (
     Rule(
         "parity-of-no-phase", Severity.ERROR,
         "a wait for the first phase of an mbarrier has parity 0",
-        "A new mbarrier is in phase 0, and a wait for parity 1 is one for the phase before, which counts as complete. The "
+        "A new mbarrier is in phase 0, and a wait for parity 1 is one for the phase before, which counts as "
+        "complete. The "
         "wait returns before the tile is there.",
         "wait with parity 0 for the first phase, and with parity 1 for the second",
         _PHASES, bad=changed(_LOADED, ("wait_parity(&loaded, 0)", "wait_parity(&loaded, 1)")), good=_LOADED,

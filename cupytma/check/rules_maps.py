@@ -25,7 +25,8 @@ _REBOUND = kernel(
     "    __shared__ alignas(128) CUtensorMap staged;\n"
     "    CUtensorMap* map = maps + blockIdx.x;\n"
     "    if (threadIdx.x < 32) {\n"
-    "        reinterpret_cast<unsigned*>(&staged)[threadIdx.x] = reinterpret_cast<const unsigned*>(&seed)[threadIdx.x];\n"
+    "        reinterpret_cast<unsigned*>(&staged)[threadIdx.x] =\n"
+    "            reinterpret_cast<const unsigned*>(&seed)[threadIdx.x];\n"
     "        __syncwarp();\n"
     "        if (threadIdx.x == 0) {\n"
     + _REPLACES.replace("        cu", "            cu")
@@ -65,7 +66,8 @@ MAP_RULES = (
         bad=kernel(
             "    __shared__ alignas(128) CUtensorMap copied;\n"
             "    if (threadIdx.x < 32) {\n"
-            "        reinterpret_cast<unsigned*>(&copied)[threadIdx.x] = reinterpret_cast<const unsigned*>(&map)[threadIdx.x];\n"
+            "        reinterpret_cast<unsigned*>(&copied)[threadIdx.x] =\n"
+            "            reinterpret_cast<const unsigned*>(&map)[threadIdx.x];\n"
             "    }\n" + changed(LOADED, ("&map", "&copied")),
             MAP, OUT,
         ),
@@ -88,7 +90,8 @@ MAP_RULES = (
     Rule(
         "map-from-host-not-acquired", Severity.WARNING,
         "a tensor map that is reached through a global pointer is acquired",
-        "The order of a stream does not cover the tensormap proxy: after the host or another kernel has written a map, a "
+        "The order of a stream does not cover the tensormap proxy: after the host or another kernel has written "
+        "a map, a "
         "block may still read the old one. A map that is never written again needs no fence.",
         "execute fence.proxy.tensormap::generic.acquire.sys on it, or pass it as a const __grid_constant__ parameter",
         _MAPS, bad=changed(_THROUGH_POINTER, (_ACQUIRE, "")), good=_THROUGH_POINTER,
@@ -96,7 +99,8 @@ MAP_RULES = (
     Rule(
         "map-scope-narrow", Severity.ERROR,
         "release and acquire of a tensor map have a scope that includes who changes it and who uses it",
-        "With scope .cta the change is made known within one block. Other blocks, and blocks that another kernel or the "
+        "With scope .cta the change is made known within one block. Other blocks, and blocks that another "
+        "kernel or the "
         "host hands the map to, need not see it.",
         "use scope .gpu between blocks and kernels, .sys where the host writes the map",
         _MAPS, bad=changed(_THROUGH_POINTER, ("acquire_sys", "acquire_cta")), good=_THROUGH_POINTER,
@@ -112,7 +116,8 @@ MAP_RULES = (
     Rule(
         "map-replace-order", Severity.WARNING,
         "the fields of a tensor map are replaced in the order address, extents, strides",
-        "The fields are written one by one. In this order, which the compilers keep too, a reader of the sequence sees at "
+        "The fields are written one by one. In this order, which the compilers keep too, a reader of the "
+        "sequence sees at "
         "once that none is missing.",
         "replace global_address, then global_dim from 0 up, then global_stride from 0 up",
         "PTX ISA: tensormap.replace",

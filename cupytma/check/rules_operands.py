@@ -57,12 +57,14 @@ OPERAND_RULES = (
         "a tile in shared memory begins at a multiple of 128 bytes, other bulk copies' ends at one of 16",
         "The hardware faults with a misaligned address.",
         "declare the array alignas(128), and put tiles in it at multiples of 128 bytes",
-        _TENSOR + "; measured", bad=changed(_LOADED, ("tensor_load_2d(tile,", "tensor_load_2d(tile + 8,")), good=_LOADED,
+        _TENSOR + "; measured",
+        bad=changed(_LOADED, ("tensor_load_2d(tile,", "tensor_load_2d(tile + 8,")), good=_LOADED,
     ),
     Rule(
         "shared-weakly-aligned", Severity.WARNING,
         "the variable that a tile lies in is declared with the tile's alignment",
-        "Where the variable comes to lie is the linker's choice. It may be right today and fault after another variable "
+        "Where the variable comes to lie is the linker's choice. It may be right today and fault after another "
+        "variable "
         "is added. With a swizzle, the pattern follows the address and not the tile's beginning.",
         "declare it alignas(128); alignas(1024) for a tile with the 128B swizzle",
         _TENSOR + "; measured", bad=changed(_LOADED, (TILE, TILE.replace("alignas(128) ", ""))), good=_LOADED,
@@ -73,7 +75,8 @@ OPERAND_RULES = (
         "The hardware refuses other sizes.",
         "round the size up to a multiple of 16, and leave room for it; or move the rest by ordinary loads and stores",
         "PTX ISA: cp.async.bulk",
-        bad=changed(_BULK, ("tile, source, 1024", "tile, source, 1020"), ("&loaded, 1024", "&loaded, 1020")), good=_BULK,
+        bad=changed(_BULK, ("tile, source, 1024", "tile, source, 1020"), ("&loaded, 1024", "&loaded, 1020")),
+        good=_BULK,
     ),
     Rule(
         "coordinate-misaligned", Severity.ERROR,
@@ -102,9 +105,10 @@ OPERAND_RULES = (
     Rule(
         "multicast-slow", Severity.WARNING,
         "multicast is compiled for a target that has it at full speed",
-        "On targets without an architecture's own features a multicast may be much slower than loads of each block's own.",
+        "On targets without an architecture's own features a multicast may be much slower than loads of each "
+        "block's own.",
         "compile for the architecture's own target, such as sm_90a or sm_100a",
-        _TENSOR + ": .multicast::cluster", bad=changed(_MULTICAST, ("&map", "&map")), good=_MULTICAST, target="sm_90",
+        _TENSOR + ": .multicast::cluster", bad=_MULTICAST, good=_MULTICAST, target="sm_90",
     ),
     Rule(
         "multicast-mask", Severity.ERROR,
@@ -116,7 +120,8 @@ OPERAND_RULES = (
     Rule(
         "cluster-not-declared", Severity.NOTE,
         "a kernel that reaches other blocks of its cluster says how large the cluster is",
-        "The launch decides then. Without the attribute there is one block in a cluster, and the others that the kernel "
+        "The launch decides then. Without the attribute there is one block in a cluster, and the others that "
+        "the kernel "
         "counts on never come.",
         "declare __cluster_dims__, or be sure that every launch gives the cluster attribute",
         "PTX ISA: .reqnctapercluster", bad=changed(_MULTICAST, (_CLUSTER, "")), good=_MULTICAST,
@@ -124,7 +129,8 @@ OPERAND_RULES = (
     Rule(
         "peer-may-have-ended", Severity.WARNING,
         "a block ends after the others are done with its shared memory",
-        "The shared memory of a block that has ended is another's. Accesses to it from a peer then fault, or write over "
+        "The shared memory of a block that has ended is another's. Accesses to it from a peer then fault, or "
+        "write over "
         "what is there.",
         "end with barrier.cluster.arrive and barrier.cluster.wait in every thread of the cluster",
         "CUDA programming guide: distributed shared memory",

@@ -39,7 +39,8 @@ STORE_RULES = (
     Rule(
         "proxy-fence-missing", Severity.ERROR,
         "fence.proxy.async stands between ordinary writes of shared memory and a bulk copy that reads it",
-        "A bulk store or reduction reads shared memory through the async proxy, which need not see what ordinary stores "
+        "A bulk store or reduction reads shared memory through the async proxy, which need not see what "
+        "ordinary stores "
         "have written, not even those of the same thread, until a proxy fence. Old bytes are stored, now and then.",
         "let every writing thread execute fence.proxy.async.shared::cta after its writes and before the barrier",
         _ASYNC, bad=changed(_STORED, (FENCE, "")), good=_STORED,
@@ -68,9 +69,11 @@ STORE_RULES = (
     ),
     Rule(
         "wait-group-kind", Severity.ERROR,
-        "groups of bulk copies are waited for with cp.async.bulk.wait_group, those of cp.async with cp.async.wait_group",
+        "groups of bulk copies are waited for with cp.async.bulk.wait_group, those of cp.async with "
+        "cp.async.wait_group",
         "The two kinds of groups are separate. A wait for the other kind returns at once.",
-        "use cp.async.bulk.commit_group and cp.async.bulk.wait_group for bulk and tensor copies, and for cp.async those "
+        "use cp.async.bulk.commit_group and cp.async.bulk.wait_group for bulk and tensor copies, and for "
+        "cp.async those "
         "without .bulk",
         _GROUPS + "; cp.async.wait_group",
         bad=changed(_STORED, (WAIT_STORE, "        cupytma::cp_async_wait_all();\n" + WAIT_STORE)), good=_STORED,

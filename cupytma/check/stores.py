@@ -50,7 +50,7 @@ def _fences_async(event: Event) -> bool:
 
 
 def _pairs(unit: Unit, stores: list[Event], ends: set[int]) -> Iterator[tuple[int, int]]:
-    """The numbers of writes and of copies that read the same part, where no event that ends a write stands between on some path."""
+    """The numbers of writes and of copies that read the same part, with nothing on some path that ends the write."""
     writes = [event for event in unit.of_kind(*_WRITES) if written_at(unit, event) is not None]
     if not writes or len(writes) > _MOST_EVENTS:
         return
@@ -202,7 +202,8 @@ def _check_reuse(unit: Unit, report: Reporter) -> None:
             if place is not None and _overlap(unit, place, source):
                 report(
                     "shared-reused-early", unit, write,
-                    f"{_name(write)} writes shared memory that {_name(store)} at {report.spoken(unit, store)} may still "
+                    f"{_name(write)} writes shared memory that {_name(store)} at {report.spoken(unit, store)} "
+                    "may still "
                     "be reading: no cp.async.bulk.wait_group.read stands between that waits for it",
                 )  # fmt: skip
                 break

@@ -34,11 +34,12 @@ def check_transactions(unit: Unit, report: Reporter, maps: GivenMaps) -> None:
     for expect in barriers.expects:
         count = unit.operand(expect, "bytes")
         if count.is_constant and not 0 <= count.constant <= _MOST_BYTES:
-            report("expect-tx-mismatch", unit, expect, f"{count.constant} bytes are more than the {_MOST_BYTES} possible")
+            text = f"{count.constant} bytes are more than the {_MOST_BYTES} possible"
+            report("expect-tx-mismatch", unit, expect, text)
     if unit.calls_family or not unit.function.is_entry:
         return
     phases = _phases(barriers)
-    shapes: dict[tuple[object, ...], tuple[int, Event]] = {}
+    shapes: dict[tuple[tuple[int, int], ...], tuple[int, Event]] = {}
     for (_, address), phase in phases.items():
         if not phase.expects or not _is_whole(barriers, phase, phases, address):
             continue
@@ -123,26 +124,31 @@ def _problem(unit: Unit, maps: GivenMaps, phase: _Phase, expected: int) -> str:
     return ""
 
 
-def _shape(unit: Unit, load: Event) -> tuple[object, ...]:
-    """What decides how many bytes a tensor load of an unknown map brings."""
-    return (unit.operand(load, "tensor_map"), load.words.get("mode"))
+def _shape(unit: Unit, load: Event) -> tuple[int, int]:
+    """What decides how many bytes a tensor load of an unknown map brings, as numbers."""
+    mode = unit.values.symbol("mode", load.words.get("mode"))
+    return unit.values.number(unit.operand(load, "tensor_map")), mode
 
 
 def _differs(
     unit: Unit, report: Reporter, maps: GivenMaps, phase: _Phase, expected: int,
-    shapes: dict[tuple[object, ...], tuple[int, Event]],
+    shapes: dict[tuple[tuple[int, int], ...], tuple[int, Event]],
 ) -> str:  # fmt: skip
     """The same loads, with another number of bytes expected before."""
     sizes = [maps.bytes_of(unit, load) for load in phase.loads]
     if not phase.loads:
         return ""
     key = tuple(
-        sorted((repr(size if size is not None else _shape(unit, load)) for size, load in zip(sizes, phase.loads, strict=True)))
+        sorted(
+            (-1, size) if size is not None else _shape(unit, load)
+            for size, load in zip(sizes, phase.loads, strict=True)
+        )
     )
     before, where = shapes.setdefault(key, (expected, phase.expects[0]))
     if before == expected:
         return ""
     return (
-        f"{expected} bytes are expected here and {before} at {report.spoken(unit, where)}, and the copies are through the "
+        f"{expected} bytes are expected here and {before} at {report.spoken(unit, where)}, and the copies are "
+        "through the "
         "same maps: one of the two is wrong"
     )

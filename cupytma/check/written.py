@@ -10,9 +10,12 @@ from cupytma.check.module import Statement
 REGISTER = re.compile(r"%[\w$.]+")
 # Instructions whose first operand is not written.
 _WRITE_NOTHING = frozenset(
-    "st red bra brx bar barrier membar fence ret exit trap prefetch prefetchu cp discard brkpt nanosleep pmevent stmatrix "
-    "griddepcontrol setmaxnreg applypriority tensormap multimem stackrestore".split()
-)
+    (
+        "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "prefetch", "prefetchu",
+        "cp", "discard", "brkpt", "nanosleep", "pmevent", "stmatrix", "griddepcontrol", "setmaxnreg", "applypriority",
+        "tensormap", "multimem", "stackrestore",
+    )
+)  # fmt: skip
 # Those whose first operand is written, of families that mostly write nothing.
 _WRITE = ("barrier.red", "bar.red", "barrier.cta.red", "multimem.ld_reduce", "tcgen05.ld")
 _MBARRIER_WRITES = ("mbarrier.arrive", "mbarrier.test_wait", "mbarrier.try_wait", "mbarrier.pending_count")

@@ -83,7 +83,7 @@ class Mutant:
 
 def maps_of(kernel: str) -> dict[int | str, tma.Tiled]:
     """Tensor maps as a kernel is given them: what matters is how many bytes their boxes have."""
-    source, _, name = kernel.partition(":")
+    source = kernel.partition(":")[0]
     if source.startswith("transpose"):
         element_bytes = int(source.split("_")[1])
         rows = SHAPES[element_bytes].square_rows * 128 // element_bytes
@@ -94,7 +94,9 @@ def maps_of(kernel: str) -> dict[int | str, tma.Tiled]:
 
 
 def _map(rows: int) -> tma.Tiled:
-    return tma.Tiled(data_type="UINT8", global_address=0, global_dim=(1024, 1024), global_strides=(1024,), box_dim=(128, rows))
+    return tma.Tiled(
+        data_type="UINT8", global_address=0, global_dim=(1024, 1024), global_strides=(1024,), box_dim=(128, rows)
+    )
 
 
 _ENTRY = re.compile(r"^\s*(?:\.visible|\.weak)?\s*\.entry\s+([\w$]+)", re.MULTILINE)
