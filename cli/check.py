@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -163,8 +164,11 @@ def _print_findings(found: tuple[Finding, ...], label: str, as_json: bool, as_sa
         return
     for finding in found:
         place = finding.place if finding.file else f"{label}:{finding.line}"
-        severity = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
-        click.echo(f"{place}: {severity} {finding.message} [{finding.rule}]")
+        head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
+        if sys.stdout.isatty():  # elsewhere one line, as editors read it
+            head = click.wrap_text(head, text_width(), subsequent_indent="    ")
+        styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
+        click.echo(head.replace(f"{finding.severity}:", styled, 1))
         click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
     click.echo(_summary(found))
 

@@ -120,10 +120,10 @@ __all__ = [
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "RowIndexError", "Swizzle", "Target", "TargetError",
     "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "check", "check_indices", "checks", "col2im",
-    "compile", "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col",
-    "ops", "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows", "sim", "tensor_map",
-    "transpose", "verify_against_driver",
+    "compile", "copy", "declare_coordinates", "encode_records", "explain_fault", "fill", "flip", "gather_rows",
+    "im2col", "ops", "pad", "permute", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc",
+    "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows", "scatter_rows",
+    "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 
