@@ -120,11 +120,9 @@ def _quotient(values: Values, symbol: Symbol) -> tuple[int, int] | None:
         if one != 1:
             return None
         factor, bits = magic.constant, bits + 32
-    for multiplier in (factor & 0xFFFF, factor & 0xFFFFFFFF):
-        divisor = ((1 << bits) + multiplier // 2) // multiplier if multiplier else 0
-        if divisor > 1 and -(-(1 << bits) // divisor) == multiplier:
-            return number, divisor
-    return None
+    multiplier = factor & (0xFFFF if -(1 << 15) <= factor < 1 << 16 else 0xFFFFFFFF)  # PTX writes it signed
+    divisor = ((1 << bits) + multiplier // 2) // multiplier if multiplier else 0
+    return (number, divisor) if divisor > 1 and -(-(1 << bits) // divisor) == multiplier else None
 
 
 def _symbol_bounds(values: Values, symbol: Symbol, depth: int) -> Bounds:

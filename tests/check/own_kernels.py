@@ -22,10 +22,9 @@ TILE_BYTES = 4 * BOX[0] * BOX[1]
 def own_ptx(target: str) -> dict[str, str]:
     """Each source of ours, in the variants that the operations use, by a name."""
     found = {"copy": array_copy._copy_module(target).ptx, "turn": array_copy.turn_module(target).ptx}
-    for element_bytes in array_copy.SHAPES:
-        for rank in (2, 3, 5):
-            module = array_copy.transpose_module(target, element_bytes, rank)
-            found[f"transpose_{element_bytes}_{rank}d"] = module.ptx
+    for element_bytes, rank in (*((size, 2) for size in array_copy.SHAPES), (4, 3), (1, 5)):
+        module = array_copy.transpose_module(target, element_bytes, rank)
+        found[f"transpose_{element_bytes}_{rank}d"] = module.ptx
     for operation, data_type in (("add", DataType.FLOAT32), ("min", DataType.UINT32), ("add", DataType.BFLOAT16)):
         found[f"reduce_{operation}_{data_type.name}"] = reduction.reduction_module(target, operation, data_type).ptx
     found["rows"] = rows.rows_module(target, None).ptx
