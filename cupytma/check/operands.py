@@ -118,9 +118,10 @@ def _check_issue(unit: Unit, report: Reporter) -> None:
     for event in unit.events:
         if not event.is_bulk or unit.levels.of_block(event.block) is Level.LANE:
             continue
-        if any(unit.levels.of_text(text) is Level.LANE for text in event.given.values()):
+        operands = max(unit.levels.of_text(text) for text in event.given.values())
+        if operands is Level.LANE:
             continue
-        if unit.levels.of_block(event.block) is Level.BLOCK:
+        if max(operands, unit.levels.of_block(event.block)) is Level.BLOCK:
             report(
                 "issued-by-every-thread", unit, event,
                 "every thread of a block starts this copy, with the same operands: one thread is enough, and "

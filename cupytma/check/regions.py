@@ -42,7 +42,7 @@ def region_of(values: Values, address: Value, depth: int = 0) -> Region | None:
     base = []
     for number, factor in address.terms:
         symbol = values.symbols[number]
-        if _is_shared(values, symbol) or (symbol.kind == "operation" and _offset_of(values, symbol)):
+        if _is_shared(values, symbol) or _rounds_down(values, symbol) or _offset_of(values, symbol):
             base.append((number, factor))
         elif symbol.kind in ("peer", "operation") and depth < _DEEPEST and factor == 1:
             inner = _masked(values, symbol)
@@ -50,13 +50,38 @@ def region_of(values: Values, address: Value, depth: int = 0) -> Region | None:
             if found is not None:
                 rest = Value(address.terms - {(number, factor)}, address.constant)
                 return Region(found.base, add(found.address, rest), True)
-    if not any(factor == 1 and _is_shared(values, values.symbols[number]) for number, factor in base):
+    named = [values.symbols[number] for number, factor in base if factor == 1]
+    if not any(_is_shared(values, symbol) or _rounds_down(values, symbol) for symbol in named):
         return None
     return Region(frozenset(base), address, False)
 
 
 def _is_shared(values: Values, symbol: Symbol) -> bool:
     return symbol.kind == "address" and symbol.data[0] == "shared"
+
+
+def _rounds_down(values: Values, symbol: Symbol) -> bool:
+    """Whether an operation clears the low bits of a shared address."""
+    if symbol.kind != "operation" or symbol.data[0] != "and" or len(symbol.data) != 3:
+        return False
+    masked, mask = values.value(symbol.data[1]), values.value(symbol.data[2])
+    cleared = ~mask.constant & 0xFFFFFFFF
+    if not mask.is_constant or cleared >= _LARGEST_OFFSET or cleared & (cleared + 1):
+        return False
+    return any(factor == 1 and _is_shared(values, inner) for inner, factor in values.terms(masked))
+
+
+def _variables(values: Values, base: frozenset[tuple[int, int]], depth: int = 0) -> set[int]:
+    """The variables that a base is made of."""
+    found: set[int] = set()
+    for number, _ in base:
+        symbol = values.symbols[number]
+        if _is_shared(values, symbol):
+            found.add(number)
+        elif symbol.kind == "operation" and depth < _DEEPEST:
+            for part in symbol.data[1:]:
+                found |= _variables(values, values.value(part).terms, depth + 1)
+    return found
 
 
 def _masked(values: Values, symbol: Symbol) -> Value | None:
@@ -71,7 +96,7 @@ def _masked(values: Values, symbol: Symbol) -> Value | None:
 
 def _offset_of(values: Values, symbol: Symbol) -> bool:
     """Whether an operation gives a small number from nothing but shared addresses: what rounds one up."""
-    if symbol.data[0] != "and" or len(symbol.data) != 3:
+    if symbol.kind != "operation" or symbol.data[0] != "and" or len(symbol.data) != 3:
         return False
     masked, mask = values.value(symbol.data[1]), values.value(symbol.data[2])
     if not mask.is_constant or not 0 <= mask.constant < _LARGEST_OFFSET or not masked.terms:
@@ -82,7 +107,8 @@ def _offset_of(values: Values, symbol: Symbol) -> bool:
 def may_be_one(values: Values, first: Region, second: Region) -> bool:
     """Whether two addresses may be equal."""
     if first.base != second.base:
-        return False
+        # One variable reached in two ways may be one place; two variables are none.
+        return bool(_variables(values, first.base) & _variables(values, second.base))
     # What changes from one time to another does not cancel, though it is the same symbol.
     fixed, changing = _parted(values, first.address)
     other_fixed, other_changing = _parted(values, second.address)

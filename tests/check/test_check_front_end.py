@@ -178,7 +178,7 @@ def test_levels_tell_blocks_warps_and_lanes_apart() -> None:
 
 def test_a_thread_keeps_its_role_along_a_path() -> None:
     read = unit(
-        "mov.u32 %r1, %tid.x;\n setp.ne.s32 %p1, %r1, 0;\n @%p1 bra A;\n cp.async.bulk.commit_group;\nA:\n bar.sync 0;\n"
+        "mov.u32 %r1, %tid.x;\n setp.ne.s32 %p1, %r1, 0;\n @%p1 bra A;\n cp.async.bulk.commit_group;\nA: bar.sync 0;\n"
         "setp.eq.s32 %p2, %r1, 0;\n @%p2 bra B;\n ret;\nB: cp.async.bulk.wait_group 0;\n ret;"
     )
     commit, wait = read.of_kind("bulk_commit_group", "bulk_wait_group")
@@ -188,7 +188,8 @@ def test_a_thread_keeps_its_role_along_a_path() -> None:
 
 def test_flow_knows_loops_and_what_blocks_depend_on() -> None:
     function = module(
-        "L: setp.eq.s32 %p1, %r1, 0;\n @%p1 bra M;\n add.s32 %r1, %r1, 1;\nM: setp.eq.s32 %p2, %r1, 9;\n @%p2 bra L;\n ret;"
+        "L: setp.eq.s32 %p1, %r1, 0;\n @%p1 bra M;\n add.s32 %r1, %r1, 1;\n"
+        "M: setp.eq.s32 %p2, %r1, 9;\n @%p2 bra L;\n ret;"
     ).functions[0]
     flow = Flow(function)
     assert [sorted(loop) for loop in flow.loops] == [[0, 1, 2]]

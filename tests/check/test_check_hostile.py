@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from cupytma import check
 
 WORDS = (
-    ".version 8.8", ".target sm_90a", ".visible .entry k(", ".param .u64 a", ")", "{", "}", ";", "\n", "@%p1", "@!", "[",
-    "]", "%r1", "%r2", "%rd1", "%p1", ",", "mov.u32", "add.s32", "bra", "L:", "L", "ret", "setp.eq.s32", "shl.b32", "-1",
-    "0x", "0xffffffffffffffffffffffff", "99999999999999999999", ".reg .b32 %r<9>", ".reg .pred p", ".shared .align 8 .b8 s[8]",
-    "mbarrier.init.shared::cta.b64", "mbarrier.try_wait.parity.shared::cta.b64", "cp.async.bulk.commit_group",
-    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", "[%r1], [%rd1, {%r1, %r2}], [%r2]",
-    "tensormap.replace.tile.rank.shared::cta.b1024.b32", "call", "(", "selp.b32", "bfi.b32", "mapa.shared::cluster.u32",
-    "// cupytma: ignore", "/*", "*/", ".loc 1 2 3", ".file 1 \"x\"", ".section", "brx.idx", ".branchtargets", "elect.sync _|p,",
-    "\x00", "ü", "$", "::", ".", "fence.proxy.async", "st.shared.u32", "red.async", "clusterlaunchcontrol.try_cancel",
+    ".version 8.8", ".target sm_90a", ".visible .entry k(", ".param .u64 a", ")", "{", "}", ";", "\n", "@%p1",
+    "@!", "[", "]", "%r1", "%r2", "%rd1", "%p1", ",", "mov.u32", "add.s32", "bra", "L:", "L", "ret", "setp.eq.s32",
+    "shl.b32", "-1", "0x", "0xffffffffffffffffffffffff", "99999999999999999999", ".reg .b32 %r<9>", ".reg .pred p",
+    ".shared .align 8 .b8 s[8]", "mbarrier.init.shared::cta.b64", "mbarrier.try_wait.parity.shared::cta.b64",
+    "cp.async.bulk.commit_group",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+    "[%r1], [%rd1, {%r1, %r2}], [%r2]", "tensormap.replace.tile.rank.shared::cta.b1024.b32", "call", "(",
+    "selp.b32", "bfi.b32", "mapa.shared::cluster.u32", "// cupytma: ignore", "/*", "*/", ".loc 1 2 3",
+    ".file 1 \"x\"", ".section", "brx.idx", ".branchtargets", "elect.sync _|p,", "\x00", "ü", "$", "::", ".",
+    "fence.proxy.async", "st.shared.u32", "red.async", "clusterlaunchcontrol.try_cancel",
 )  # fmt: skip
 
 SMALL = """.version 8.8
@@ -106,6 +108,7 @@ def test_lines_removed_repeated_or_swapped_are_judged(random: random.Random) -> 
     judged("\n".join(lines))
 
 
+_BRANCH = "setp.eq.s32 %q{}, %r1, {};\n@%q{} bra Y{};\nbar.sync 0;\nY{}:\n"
 LONG = {
     "a statement that never ends": "mbarrier.init [%r1] " + "x " * 200_000,
     "only braces": "mbarrier. " + "{" * 100_000,
@@ -115,10 +118,8 @@ LONG = {
     "labels": SMALL.replace("ret;", "\n".join(f"X{n}: bra X{n};" for n in range(3000)) + "ret;"),
     "a long sum": SMALL.replace("ret;", "\n".join(f"add.s32 %a{n + 1}, %a{n}, %b{n};" for n in range(5000)) + "ret;"),
     "a long chain": SMALL.replace("ret;", "\n".join(f"xor.b32 %a{n + 1}, %a{n}, %a{n};" for n in range(5000)) + "ret;"),
-    "branches": SMALL.replace(
-        "ret;", "\n".join(f"setp.eq.s32 %q{n}, %r1, {n};\n@%q{n} bra Y{n};\nbar.sync 0;\nY{n}:" for n in range(800)) + "ret;"
-    ),
-    "unknown instructions": SMALL.replace("ret;", "\n".join(f"cp.async.bulk.x{n} [%r1];" for n in range(4000)) + "ret;"),
+    "branches": SMALL.replace("ret;", "".join(map(_BRANCH.format, *[range(800)] * 5)) + "ret;"),
+    "unknown instructions": SMALL.replace("ret;", "".join(map("cp.async.bulk.x{} [%r1];\n".format, range(4000))) + "ret;"),
 }  # fmt: skip
 
 

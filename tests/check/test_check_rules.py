@@ -73,7 +73,8 @@ def test_rows_are_complete_and_written_alike() -> None:
 
 
 def test_the_documentation_is_what_the_table_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == rules_page(), "run python -m cupytma.check.documentation > docs/checker.md"
+    written = PAGE.read_text(encoding="utf-8")
+    assert written == rules_page(), "run python -m cupytma.check.documentation > docs/checker.md"
 
 
 def test_an_example_that_does_not_change_is_noticed() -> None:
