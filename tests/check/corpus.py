@@ -307,7 +307,7 @@ BROKEN = (
     Broken("map-not-released", "staged", (("        cupytma::tensormap_cp_fenceproxy_gpu(map, &staged);\n", ""),)),
     Broken("map-replace-order", "in place", _TURNED),
     Broken("map-replace-order", "staged", _TURNED_STAGED),
-    Broken("issued-by-every-thread", "by hand", (("if (threadIdx.x < 32 && elected()) {\n        st", "{\n        st"),)),
+    Broken("issued-by-every-thread", "by hand", (("(threadIdx.x < 32 && elected()) {\n        st", "(true) {\n        st"),)),
     Broken("target-lacks-instruction", "assembled", ((".target sm_90a", ".target sm_90"),)),
     Broken("target-lacks-instruction", "assembled", ((".version 8.8", ".version 7.8"),)),
     Broken("multicast-slow", "multicast", (("    const int rank", "    const  int rank"),), "sm_100"),

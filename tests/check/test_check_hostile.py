@@ -109,6 +109,7 @@ def test_lines_removed_repeated_or_swapped_are_judged(random: random.Random) -> 
 
 
 _BRANCH = "setp.eq.s32 %q{}, %r1, {};\n@%q{} bra Y{};\nbar.sync 0;\nY{}:\n"
+_UNKNOWN = "cp.async.bulk.x{} [%r1];\n"
 LONG = {
     "a statement that never ends": "mbarrier.init [%r1] " + "x " * 200_000,
     "only braces": "mbarrier. " + "{" * 100_000,
@@ -119,7 +120,7 @@ LONG = {
     "a long sum": SMALL.replace("ret;", "\n".join(f"add.s32 %a{n + 1}, %a{n}, %b{n};" for n in range(5000)) + "ret;"),
     "a long chain": SMALL.replace("ret;", "\n".join(f"xor.b32 %a{n + 1}, %a{n}, %a{n};" for n in range(5000)) + "ret;"),
     "branches": SMALL.replace("ret;", "".join(map(_BRANCH.format, *[range(800)] * 5)) + "ret;"),
-    "unknown instructions": SMALL.replace("ret;", "".join(map("cp.async.bulk.x{} [%r1];\n".format, range(4000))) + "ret;"),
+    "unknown instructions": SMALL.replace("ret;", "".join(map(_UNKNOWN.format, range(4000))) + "ret;"),
 }  # fmt: skip
 
 
