@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cupytma.check.flow import Flow, base_of
+from cupytma.check.flow import Flow, base_of, reached
 from cupytma.check.levels import Levels
 from cupytma.check.module import Function, Module, Statement
 from cupytma.check.paths import Paths
@@ -51,9 +51,9 @@ class Event:
         Its place among the function's events.
     kind : str
         The instruction's family in `cupytma.ptx`, such as ``"tensor_load"``; or one of ``"shared_write"``,
-        ``"shared_read"``, ``"shared_async_write"`` (by cp.async), ``"thread_barrier"``, ``"warp_barrier"``,
-        ``"tcgen05_commit"``, ``"remote_store"`` (st.async), ``"foreign_completion"`` (by another family's
-        instruction), ``"map_write"`` (an ordinary store to a global address), ``"call"`` and ``"exit"``.
+        ``"shared_read"``, ``"shared_async_write"`` (by cp.async), ``"thread_barrier"``, ``"thread_barrier_arrive"``,
+        ``"warp_barrier"``, ``"tcgen05_commit"``, ``"remote_store"`` (st.async), ``"foreign_completion"`` (by another
+        family's instruction), ``"map_write"`` (an ordinary store to a global address), ``"call"`` and ``"exit"``.
     statement : Statement
     block : int
     form : Instruction or None
@@ -137,6 +137,19 @@ class Unit:
     def of_kind(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""
         return [event for event in self.events if event.kind in kinds]
+
+    def may_follow(self, later: Event, earlier: Event) -> bool:
+        """Whether a thread can come from one event to another."""
+        if later.block == earlier.block and later.number > earlier.number:
+            return True
+        if earlier.block not in self._after:
+            nexts = self.flow.successors[earlier.block]
+            self._after[earlier.block] = {block for n in nexts for block in reached(self.flow.successors, n)}
+        return later.block in self._after[earlier.block]
+
+    @cached_property
+    def _after(self) -> dict[int, set[int]]:
+        return {}
 
     def operand(self, event: Event, name: str) -> Value:
         """The value of an operand; a sum that nothing is known of where the form has no such operand."""
@@ -245,6 +258,7 @@ class Unit:
 
     def _take_barrier(self, statement: Statement) -> None:
         if ".arrive" in statement.opcode:
+            self._add("thread_barrier_arrive", statement)
             return
         self._add("warp_barrier" if ".warp" in statement.opcode else "thread_barrier", statement)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cupytma.check.events import Event, Unit
-from cupytma.check.flow import reached
 from cupytma.check.ranges import trailing_zeros
 from cupytma.check.regions import region_of
 from cupytma.check.reporter import Reporter
@@ -187,7 +186,7 @@ def _check_acquire(unit: Unit, report: Reporter) -> None:
                 )  # fmt: skip
             continue
         ends = {e.number for e in (*about, *unit.of_kind("call"))}
-        if any(_may_follow(unit, acquire, change) for acquire in about for change in changes) or not changes:
+        if any(unit.may_follow(acquire, change) for acquire in about for change in changes) or not changes:
             ends |= {e.number for e in unit.of_kind(*_GATHERING) if about}  # another thread's acquire
         begins = {event.number for event in changes}
         # Bit 0: on some path it is not acquired; bit 1: on some path it is, and that path may be the only one taken.
@@ -210,14 +209,6 @@ def _check_acquire(unit: Unit, report: Reporter) -> None:
                     "the tensor map in global memory changes, and this copy uses it without a "
                     "fence.proxy.tensormap::generic.acquire after the change",
                 )  # fmt: skip
-
-
-def _may_follow(unit: Unit, later: Event, earlier: Event) -> bool:
-    """Whether a thread can come from one event to another."""
-    if later.block == earlier.block and later.number > earlier.number:
-        return True
-    nexts = unit.flow.successors[earlier.block]
-    return any(later.block in reached(unit.flow.successors, following) for following in nexts)
 
 
 def _written(unit: Unit, origin: Origin | None) -> list[Event]:

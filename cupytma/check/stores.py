@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from cupytma.check.events import Event, Unit
+from cupytma.check.events import ARRIVALS, Event, Unit
+from cupytma.check.finding import Severity
 from cupytma.check.levels import Level
 from cupytma.check.paths import Condition
 from cupytma.check.regions import Region
@@ -23,6 +24,7 @@ def check_stores(unit: Unit, report: Reporter) -> None:
     stores = [event for event in unit.events if event.is_in_group or event.reads_shared]
     if stores:
         _check_fences(unit, report, stores)
+        _check_handed_over(unit, report, [store for store in stores if store.reads_shared])
         _check_barriers(unit, report, stores)
         _check_commits(unit, report)
         _check_reuse(unit, report)
@@ -83,6 +85,38 @@ def _check_fences(unit: Unit, report: Reporter, stores: list[Event]) -> None:
             f"{_name(store)} reads shared memory that was written by {write.statement.opcode} at "
             f"{report.spoken(unit, write)}, and no fence.proxy.async stands between",
         )  # fmt: skip
+
+
+def _check_handed_over(unit: Unit, report: Reporter, stores: list[Event]) -> None:
+    """Writes of threads in one role, made known to those in another who start the copy."""
+    writes = [event for event in unit.of_kind(*_WRITES) if written_at(unit, event) is not None][:_MOST_EVENTS]
+    fences = [event for event in unit.events if _fences_async(event)]
+    ended = {event.number for event in fences}
+    bits = {event.number: 1 << place for place, event in enumerate(writes)}
+    facts = {
+        block: [(e.number, -1 if e.number in ended else 0, bits.get(e.number, 0)) for e in events]
+        for block, events in unit.by_block.items()
+    }
+    arriving = unit.paths.arriving(facts) if writes else {}
+    told = 0
+    for event in unit.of_kind(*_GATHERING, *ARRIVALS, "thread_barrier_arrive"):
+        for held in arriving.get(event.number, ()):
+            told |= held
+    for store in stores:
+        source = unit.region(store, "source")
+        if source is None or any(unit.may_follow(store, fence) for fence in fences):
+            continue
+        for write in writes:
+            place = written_at(unit, write)
+            if told & bits[write.number] and place is not None and _overlap(unit, place, source):
+                if unit.may_follow(store, write):
+                    continue  # the same threads: said by the paths
+                report(
+                    "proxy-fence-missing", unit, store,
+                    f"{_name(store)} reads shared memory that other threads have written by {write.statement.opcode} "
+                    f"at {report.spoken(unit, write)}, and those execute no fence.proxy.async before they say so",
+                )  # fmt: skip
+                break
 
 
 def _check_barriers(unit: Unit, report: Reporter, stores: list[Event]) -> None:
@@ -147,11 +181,14 @@ def _check_commits(unit: Unit, report: Reporter) -> None:
         return
     grouped = [event for event in unit.events if event.is_in_group]
     ends = {event.number for event in unit.of_kind("bulk_commit_group", "call")}
+    commits = unit.of_kind("bulk_commit_group")
     for store in _pending_at_exit(unit, grouped, ends):
+        sometimes = any(unit.may_follow(commit, store) for commit in commits)
         report(
             "commit-group-missing", unit, store,
-            f"{_name(store)} is in no group where the kernel ends: no cp.async.bulk.commit_group follows it on some "
-            "path, and no wait covers it",
+            f"{_name(store)} is in no group where the kernel ends: no cp.async.bulk.commit_group follows it"
+            + (" on some path" if sometimes else "") + ", and no wait covers it",
+            Severity.WARNING if sometimes else None,  # what decides may be one thing, computed twice
         )  # fmt: skip
 
 

@@ -101,7 +101,17 @@ class Values:
         if text[:1] == "%":
             return self._register(text)
         variable = self.variable(text)
-        return self.term("address", variable.space, variable.name) if variable else self.term("unknown", text)
+        if variable is None:
+            return self.term("unknown", text)
+        is_dynamic = variable.is_extern and variable.space == "shared"
+        return self.term("address", variable.space, self._dynamic if is_dynamic else variable.name)
+
+    @cached_property
+    def _dynamic(self) -> str:
+        """The name for dynamic shared memory: all arrays without a size begin at its one address."""
+        variables = [*self.module.variables.values(), *self.function.variables.values()]
+        dynamic = [variable for variable in variables if variable.is_extern and variable.space == "shared"]
+        return max(dynamic, key=lambda variable: variable.alignment).name
 
     def variable(self, name: object) -> Variable | None:
         """A variable or parameter by its name."""

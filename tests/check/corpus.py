@@ -190,11 +190,41 @@ ASSEMBLED = """.version 8.8
 }
 """
 
+# One role writes, another stores.
+HANDED_OVER = kernel(
+    "    __shared__ alignas(128) float tile[1024];\n"
+    "    __shared__ unsigned long long ready, taken;\n"
+    "    if (threadIdx.x == 0) {\n"
+    "        cupytma::mbarrier_init(&ready, 128);\n"
+    "        cupytma::mbarrier_init(&taken, 1);\n"
+    "    }\n"
+    "    __syncthreads();\n"
+    "    if (threadIdx.x < 128) {\n"
+    "        for (int k = 0; k < tiles; ++k) {\n"
+    "            cupytma::mbarrier_wait_parity(&taken, k % 2 ^ 1);\n"
+    "            tile[threadIdx.x] = k;\n"
+    "            cupytma::fence_proxy_async_shared_cta();\n"
+    "            cupytma::mbarrier_arrive_sink(&ready);\n"
+    "        }\n"
+    "    } else if (cupytma::elect_sync()) {\n"
+    "        for (int k = 0; k < tiles; ++k) {\n"
+    "            cupytma::mbarrier_wait_parity(&ready, k % 2);\n"
+    "            cupytma::tensor_store_2d(&map, 0, 32 * k, tile);\n"
+    "            cupytma::bulk_commit_group();\n"
+    "            cupytma::bulk_wait_group_read<0>();\n"
+    "            cupytma::mbarrier_arrive_sink(&taken);\n"
+    "        }\n"
+    "        cupytma::bulk_wait_group<0>();\n"
+    "    }\n",
+    MAP, "int tiles",
+)  # fmt: skip
+
 STAGED = RULES["map-not-acquired"].good
 
 GOOD = {
     "ring": RING, "bulk": BULK, "by hand": BY_HAND, "reduced": REDUCED, "cp.async": CP_ASYNC, "pointer": POINTER,
     "in place": IN_PLACE, "multicast": MULTICAST, "peer": PEER, "assembled": ASSEMBLED, "staged": STAGED,
+    "handed over": HANDED_OVER,
 }  # fmt: skip
 
 
@@ -233,6 +263,7 @@ _SHARED_COPY = (
      "    if (threadIdx.x == 0) copied = map;\n    extern __shared__"),
     ("load(s.tile[0], &map", "load(s.tile[0], &copied"),
 )
+_BY_ALL = (("(threadIdx.x < 32 && elected()) {\n        store", "(true) {\n        store"),)
 _ADDRESS = "        cupytma::tensormap_replace_global_address_generic(maps + slot, address);\n"
 _WIDTH = "        cupytma::tensormap_replace_global_dim_generic<0>(maps + slot, width);\n"
 _TURNED = ((_ADDRESS + _WIDTH, _WIDTH + _ADDRESS),)
@@ -243,6 +274,13 @@ BROKEN = (
     Broken("proxy-fence-missing", "bulk", (_FENCE,)),
     Broken("proxy-fence-missing", "by hand", (_HAND_FENCE,)),
     Broken("proxy-fence-missing", "reduced", (("    cupytma::fence_proxy_async_shared_cta();\n", ""),)),
+    Broken(
+        "proxy-fence-missing", "handed over", (("            cupytma::fence_proxy_async_shared_cta();\n", ""),)
+    ),
+    Broken("wait-never-completed", "handed over", (("            cupytma::mbarrier_arrive_sink(&ready);\n", ""),)),
+    Broken("arrival-never-waited", "handed over", (("cupytma::mbarrier_wait_parity(&ready, k % 2);", ";"),)),
+    Broken("commit-group-missing", "handed over", (("            cupytma::bulk_commit_group();\n", ""),)),
+    Broken("parity-never-flips", "handed over", (("&ready, k % 2", "&ready, 0"),)),
     Broken("tile-not-synchronised", "by hand", ((_HAND_SYNC, _HAND_SYNC.replace("    __syncthreads();\n", "")),)),
     Broken("tile-not-synchronised", "reduced", (("    __syncthreads();\n", ""),)),
     Broken("tile-not-synchronised", "bulk", (("cta();\n        __syncthreads();\n", "cta();\n"),)),
@@ -307,7 +345,7 @@ BROKEN = (
     Broken("map-not-released", "staged", (("        cupytma::tensormap_cp_fenceproxy_gpu(map, &staged);\n", ""),)),
     Broken("map-replace-order", "in place", _TURNED),
     Broken("map-replace-order", "staged", _TURNED_STAGED),
-    Broken("issued-by-every-thread", "by hand", (("(threadIdx.x < 32 && elected()) {\n        st", "(true) {\n        st"),)),
+    Broken("issued-by-every-thread", "by hand", _BY_ALL),
     Broken("target-lacks-instruction", "assembled", ((".target sm_90a", ".target sm_90"),)),
     Broken("target-lacks-instruction", "assembled", ((".version 8.8", ".version 7.8"),)),
     Broken("multicast-slow", "multicast", (("    const int rank", "    const  int rank"),), "sm_100"),

@@ -38,6 +38,7 @@ MUTATIONS = (
     _mutation("no expectation", r"^\s*mbarrier\.arrive\.expect_tx[^;]*;"),
     _mutation("no commit", r"^\s*cp\.async\.bulk\.commit_group[^;]*;"),
     _mutation("no wait for groups", r"^\s*cp\.async\.bulk\.wait_group[^;]*;"),
+    _mutation("more groups left pending", r"(cp\.async\.bulk\.wait_group(?:\.read)?) \d", r"\1 7"),
     _mutation("wait for the other groups", r"cp\.async\.bulk\.wait_group(?:\.read)? (\d)", r"cp.async.wait_group \1"),
     _mutation(
         "no wait for a phase", r"mbarrier\.(?:try|test)_wait\.parity[\w.:]* (\w+), \[[^]]*\], %?\w+",

@@ -208,3 +208,12 @@ def test_branches_through_a_table_go_to_all_of_its_labels() -> None:
 def test_dominators_of_a_diamond() -> None:
     assert immediate_dominators([[1, 2], [3], [3], []], 0) == [0, 0, 0, 0]
     assert immediate_dominators([[1], [2], [1], []], 0) == [0, 0, 1, -1]
+
+
+def test_all_dynamic_shared_memory_begins_at_one_address() -> None:
+    known = values(
+        "mov.u32 %r1, bytes;\n mov.u32 %r2, barriers;",
+        ".extern .shared .align 16 .b8 bytes[];\n.extern .shared .align 128 .b64 barriers[];",
+    )
+    assert known.of("%r1") == known.of("%r2")
+    assert trailing_zeros(known, known.of("%r1")) == 7

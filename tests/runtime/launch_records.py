@@ -52,7 +52,8 @@ KERNELS = {
     "im2col_store": """(MAP map, int x) {
         __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x;
         cupytma::fence_proxy_async_shared_cta(); __syncthreads();
-        ONE { cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile); cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); } }""",
+        ONE { cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); } }""",
     "im2col_load": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
         ONE cupytma::tensor_load_3d_im2col(tile, &map, x, y, 0, &loaded, 0);
