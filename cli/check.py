@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import DescriptorError
+from cupytma.errors import DescriptorError, KernelWarning
 from cupytma.targets import Target
 
 from .failures import Failure, violations_text
@@ -97,10 +98,14 @@ def check(
         found = check_ptx(text or "", given)
     else:
         macros = {name: value if has else None for name, has, value in (d.partition("=") for d in defines)}
-        found = check_cuda(
-            text or "", target or "sm_90a", given, file=label, options=options, defines=macros, includes=includes,
-            name_expressions=names,
-        )  # fmt: skip
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", KernelWarning)
+            found = check_cuda(
+                text or "", target or "sm_90a", given, file=label, options=options, defines=macros, includes=includes,
+                name_expressions=names,
+            )  # fmt: skip
+        for warning in said:
+            click.echo(f"Warning: {warning.message}", err=True)
     _print_findings(found, label, as_json, as_sarif)
     failing = ("error", "warning") if strict else ("error",)
     if any(finding.severity in failing for finding in found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -128,6 +129,11 @@ def check_cuda(
     -------
     tuple of Finding
 
+    Warns
+    -----
+    KernelWarning
+        For kernel templates of which no instance is named.
+
     Raises
     ------
     CompileError
@@ -136,12 +142,20 @@ def check_cuda(
         If a map is none.
     """
     from cupytma.runtime.compiler import compile
-    from cupytma.runtime.source_text import parameter_texts
+    from cupytma.runtime.source_text import parameter_texts, template_kernels
 
     _maps(tensor_maps)
+    name_expressions = list(name_expressions) if not isinstance(name_expressions, str) else name_expressions
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)  # the findings say it
         text = compile(source, target, (*options, "-lineinfo"), defines, headers, includes, name_expressions).ptx
+    named = {re.split(r"\W", str(name).strip())[0] for name in name_expressions}
+    unnamed = sorted(template_kernels(source) - named)
+    if unnamed:
+        warnings.warn(
+            f"templates are checked in the instances that are named, and there are none of {', '.join(unnamed)}: give "
+            f"name_expressions, such as {unnamed[0]}<float>", KernelWarning, stacklevel=2,
+        )  # fmt: skip
     kernels = [function.name for function in read_module(text).functions if function.is_entry]
     names = {kernel: [_name_of(parameter) for parameter in parameter_texts(source, kernel)] for kernel in kernels}
     return check_ptx(text, tensor_maps, source=source, file=file, names=names)

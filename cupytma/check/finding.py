@@ -70,6 +70,9 @@ class Finding:
         From 1; 0 where it is not known.
     ptx_line : int
         In the PTX, from 1.
+    inlined : tuple of str
+        Where the instruction itself is written, as ``file:line``, and where the functions around it are inlined, inside
+        out; empty without line information.
     """
 
     rule: str
@@ -81,6 +84,7 @@ class Finding:
     line: int
     column: int
     ptx_line: int
+    inlined: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:

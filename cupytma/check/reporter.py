@@ -39,9 +39,13 @@ class Reporter:
         row = self._rules[rule]
         finding = Finding(
             rule, (severity or row.severity).value, message, row.fix, unit.function.name, file, line, column,
-            statement.line,
+            statement.line, self._inlined(statement),
         )  # fmt: skip
         self._found.setdefault((rule, unit.function.name, file, line), finding)
+
+    def _inlined(self, statement: Statement) -> tuple[str, ...]:
+        files = self._module.files
+        return tuple(f"{files[place[0]]}:{place[1]}" for place in statement.places if place[0] in files)
 
     def spoken(self, unit: Unit, at: Event | Statement) -> str:
         """A place in words, for messages."""

@@ -90,7 +90,8 @@ OPERAND_RULES = (
         "issued-by-every-thread", Severity.ERROR,
         "one thread starts a copy, not all threads of a warp",
         "A copy is started once by each thread that executes it. All bring their bytes to the barrier, where those of "
-        "one are expected, and stores write the same bytes again and again.",
+        "one are expected, and stores write the same bytes again and again. Of a whole warp with equal operands the "
+        "assembler may make one copy, so that is said with less severity.",
         "let one thread do it: threadIdx.x == 0, or elect.sync within a warp",
         _TENSOR,
         bad=changed(_LOADED, (LOAD, "    if (threadIdx.x < 32) {\n" + EXPECT + COPY + "    }\n")), good=_LOADED,

@@ -10,6 +10,7 @@ from cupytma import check
 from cupytma.check import RULES
 from cupytma.check.examples import changed
 from cupytma.check.report import as_json, as_sarif, rules_as_json
+from cupytma.errors import KernelWarning
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 
@@ -25,6 +26,8 @@ def test_a_finding_is_at_the_line_of_the_call_in_the_source() -> None:
     (finding,) = check.check_cuda(BAD, file="folder/mine.cu")
     assert (finding.file, finding.line, finding.function) == ("folder/mine.cu", LINE, "kernel")
     assert "line 6" in finding.message  # where the tile is written
+    assert "cupytma.cuh:" in finding.inlined[0]
+    assert finding.inlined[-1].endswith(f"kernel.cu:{LINE}")
 
 
 def test_without_line_information_it_is_at_the_line_of_the_ptx() -> None:
@@ -111,7 +114,7 @@ def test_json_has_every_attribute() -> None:
     assert row == {
         "rule": "proxy-fence-missing", "severity": "error", "message": findings[0].message, "fix": findings[0].fix,
         "function": "kernel", "file": "kernel.cu", "line": LINE, "column": findings[0].column,
-        "ptx_line": findings[0].ptx_line,
+        "ptx_line": findings[0].ptx_line, "inlined": list(findings[0].inlined),
     }  # fmt: skip
     assert [row["id"] for row in rules_as_json()] == list(RULES)
     assert {row["severity"] for row in rules_as_json()} == {"error", "warning", "note"}
@@ -144,3 +147,12 @@ def test_findings_come_in_the_order_of_lines() -> None:
     found = check.check_cuda(source)
     assert [finding.rule for finding in found] == ["exit-in-flight", "proxy-fence-missing"]
     assert [finding.line for finding in found] == sorted(finding.line for finding in found)
+
+
+def test_templates_without_an_instance_are_said_to_be_passed_over() -> None:
+    source = changed(BAD, ('extern "C" __global__', "template <int N> __global__"))
+    with pytest.warns(KernelWarning, match="kernel<float>"):
+        assert check.check_cuda(source) == ()
+    assert [finding.rule for finding in check.check_cuda(source, name_expressions=["kernel<3>"])] == [
+        "proxy-fence-missing"
+    ]

@@ -123,3 +123,12 @@ def test_what_cannot_be_checked_ends_with_two(
     result = invoke("check", *arguments, input=text)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_templates_are_checked_in_the_instances_that_are_named(invoke: Invoke, kernel: Path) -> None:
+    kernel.write_text(BAD.replace('extern "C" __global__', "template <int N> __global__"))
+    result = invoke("check", str(kernel))
+    assert (result.exit_code, result.stdout) == (0, "nothing found\n")
+    assert "Warning: templates" in result.stderr
+    result = invoke("check", str(kernel), "--name", "kernel<3>")
+    assert (result.exit_code, result.stderr) == (1, "")
