@@ -25,6 +25,8 @@ from cupytma.ptx.checks import shown
 from cupytma.targets import Target
 from cupytma.tensormap import Im2col, Im2colWide, TensorMap, Tiled
 
+# NVRTC's options with which PTX has lines.
+_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 GivenMap = TensorMap | Tiled | Im2col | Im2colWide | bytes
 
 
@@ -145,11 +147,13 @@ def check_cuda(
     from cupytma.runtime.source_text import parameter_texts, template_kernels
 
     _maps(tensor_maps)
-    name_expressions = list(name_expressions) if not isinstance(name_expressions, str) else name_expressions
+    instances, chosen = _texts("name_expressions", name_expressions), _texts("options", options)
+    if not _LINES.intersection(chosen):
+        chosen = (*chosen, "-lineinfo")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)  # the findings say it
-        text = compile(source, target, (*options, "-lineinfo"), defines, headers, includes, name_expressions).ptx
-    named = {re.split(r"\W", str(name).strip())[0] for name in name_expressions}
+        text = compile(source, target, chosen, defines, headers, includes, instances).ptx
+    named = {re.split(r"\W", name.strip())[0] for name in instances}
     unnamed = sorted(template_kernels(source) - named)
     if unnamed:
         warnings.warn(
@@ -159,6 +163,12 @@ def check_cuda(
     kernels = [function.name for function in read_module(text).functions if function.is_entry]
     names = {kernel: [_name_of(parameter) for parameter in parameter_texts(source, kernel)] for kernel in kernels}
     return check_ptx(text, tensor_maps, source=source, file=file, names=names)
+
+
+def _texts(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, (list, tuple)) and all(isinstance(text, str) for text in given):
+        return tuple(given)
+    raise CheckError(f"{name}={shown(given)} is not supported; supported: a list or tuple of text")
 
 
 def _name_of(parameter: str) -> str:

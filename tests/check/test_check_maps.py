@@ -104,3 +104,24 @@ def test_a_source_that_does_not_compile_is_refused_as_compile_does() -> None:
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(tma.TargetError):
         check.check_cuda(SOURCE, target="sm_80")
+
+
+@pytest.mark.parametrize("name", ["options", "name_expressions"])
+@pytest.mark.parametrize("value", [None, 5, "-G", [3], [None]])
+def test_what_are_no_options_or_names_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(CheckError, match=name):
+        check.check_cuda(SOURCE, **{name: value})
+
+
+@pytest.mark.parametrize("option", ["-lineinfo", "--generate-line-info"])
+def test_options_for_lines_may_be_given(option: str) -> None:
+    found = check.check_cuda(RULES["load-never-waited"].bad, options=[option])
+    assert "load-never-waited" in {finding.rule for finding in found}
+    assert {finding.file for finding in found} == {"kernel.cu"}
+
+
+def test_code_that_is_not_optimised_raises_no_false_alarm() -> None:
+    for rule in RULES.values():
+        if not rule.good.startswith(".version"):
+            found = check.check_cuda(rule.good, options=["-G"])
+            assert [finding for finding in found if finding.severity == "error"] == []
