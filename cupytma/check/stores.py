@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import gcd, prod
 
 from cupytma.check.events import ARRIVALS, Event, Unit
 from cupytma.check.finding import Severity
 from cupytma.check.levels import Level
 from cupytma.check.paths import Condition
+from cupytma.check.ranges import bounds
 from cupytma.check.regions import Region
 from cupytma.check.reporter import Reporter
+from cupytma.check.values import Value
 
 _WRITES = ("shared_write", "shared_async_write", "stmatrix")
 _GATHERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait")
@@ -248,7 +250,9 @@ def _check_reuse(unit: Unit, report: Reporter) -> None:
 
 def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
     """The events that a thread can come to before it has waited for a copy, and those after it has."""
-    exact = not (region := unit.region(store, "source")) or not region.is_indexed
+    region = unit.region(store, "source")
+    exact = region is None or not region.is_indexed
+    buffers = _buffers(unit, region) if region is not None else None
     found: dict[bool, set[int]] = {False: set(), True: set()}
     waiting = [(node, 0, True) for node in unit.paths.of_block.get(store.block, ())]
     seen = set(waiting)
@@ -270,8 +274,10 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
                 state = min(state + 1, _MOST_COMMITS)
             elif event.kind == "bulk_wait_group" and state >= 0:
                 count = unit.operand(event, "count")
-                # Which of several buffers the newest groups read is not known; of one buffer it is.
-                if not exact or not count.is_constant or count.constant < state:
+                # Which of several buffers the newest groups read is not known; of one buffer it is. As many groups as
+                # there are buffers may not be left.
+                most = state if exact else buffers
+                if most is None or not count.is_constant or count.constant < most:
                     state = _WAITED
             else:
                 found[state == _WAITED].add(event.number)
@@ -283,6 +289,15 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
                 seen.add(key)
                 waiting.append(key)
     return found[False], found[True]
+
+
+def _buffers(unit: Unit, region: Region) -> int | None:
+    """Among how many buffers a copy's source goes round; None where that is not known."""
+    index = Value(region.address.terms - region.base, 0)
+    low, high = bounds(unit.values, index)
+    if not index.terms or low != 0 or high is None:
+        return None
+    return high // gcd(*(abs(factor) for _, factor in index.terms)) + 1
 
 
 def _check_kinds(unit: Unit, report: Reporter) -> None:
