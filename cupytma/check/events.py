@@ -29,6 +29,9 @@ _OF_FAMILY = (
 MARKS = ("cp.async", "cp.reduce.async", "mbarrier.", "tensormap", "multimem.cp", "mapa", "barrier.cluster")
 _UNNAMED_SPACES = ("global", "local", "param", "const", "tmem")
 _MOST_REFUSALS = 200
+# What only code for several threads has.
+_OF_MANY_THREADS = ("elect", "shfl", "vote", "bar.sync", "barrier.sync", "bar.warp")
+_THREAD_NUMBERS = ("%tid.", "%laneid", "%warpid", "%ntid.")
 
 LOADS = ("tensor_load",)
 STORES = ("tensor_store", "tensor_reduce")
@@ -125,6 +128,17 @@ class Unit:
     def calls_family(self) -> bool:
         """Whether it calls functions that have instructions of the family, or that are not known."""
         return any(event.kind == "call" for event in self.events)
+
+    @cached_property
+    def has_many_threads(self) -> bool:
+        """Whether the code is for blocks of several threads."""
+        threads = self.function.numbers_of("reqntid") or self.function.numbers_of("maxntid")
+        if threads is not None:
+            return any(number != 1 for number in threads)
+        return any(
+            statement.opcode.startswith(_OF_MANY_THREADS) or any(name in statement.tail for name in _THREAD_NUMBERS)
+            for statement in self.function.statements
+        )
 
     @cached_property
     def by_block(self) -> dict[int, list[Event]]:

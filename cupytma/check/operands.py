@@ -110,10 +110,7 @@ def _check_coordinate(unit: Unit, report: Reporter, maps: GivenMaps, event: Even
 
 def _check_issue(unit: Unit, report: Reporter) -> None:
     """Copies that every lane of a warp starts."""
-    threads = unit.function.numbers_of("reqntid") or unit.function.numbers_of("maxntid")
-    if threads is not None and all(number == 1 for number in threads):
-        return
-    if threads is None and not _has_many_threads(unit):
+    if not unit.has_many_threads:
         return
     for event in unit.events:
         if not event.is_bulk or unit.levels.of_block(event.block) is Level.LANE:
@@ -135,13 +132,3 @@ def _check_issue(unit: Unit, report: Reporter) -> None:
                 "every lane of a warp starts this copy, with the same operands; whether it is made once or by each is "
                 "left to the assembler", Severity.NOTE if repeats else Severity.WARNING,
             )  # fmt: skip
-
-
-def _has_many_threads(unit: Unit) -> bool:
-    """Whether the code is for blocks of several threads."""
-    several = ("%tid.", "%laneid", "%warpid", "%ntid.")
-    return any(
-        statement.opcode.startswith(("elect", "shfl", "vote", "bar.sync", "barrier.sync", "bar.warp"))
-        or any(name in statement.tail for name in several)
-        for statement in unit.function.statements
-    )

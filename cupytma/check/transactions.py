@@ -83,7 +83,8 @@ def _is_whole(
     region = barriers.region(phase.expects[0])
     if region is None or region.is_peer:
         return False
-    if any(unit.levels.of_block(event.block) is not Level.LANE for event in (*phase.expects, *phase.loads)):
+    events = (*phase.expects, *phase.loads)
+    if unit.has_many_threads and any(unit.levels.of_block(event.block) is not Level.LANE for event in events):
         return False
     for other in phases.values():
         for load in other.loads:

@@ -125,3 +125,14 @@ def test_code_that_is_not_optimised_raises_no_false_alarm() -> None:
         if not rule.good.startswith(".version"):
             found = check.check_cuda(rule.good, options=["-G"])
             assert [finding for finding in found if finding.severity == "error"] == []
+
+
+def test_a_kernel_for_blocks_of_one_thread_needs_no_condition() -> None:
+    single = changed(
+        SOURCE,
+        ("    if (threadIdx.x == 0) {\n        cupytma::mbarrier_init", "    {\n        cupytma::mbarrier_init"),
+        ("    __syncthreads();\n", ""), ("    if (threadIdx.x == 0) {\n", "    {\n"),
+        ("[threadIdx.x] = tile[threadIdx.x]", "[0] = tile[0]"),
+    )
+    assert rules(single, {0: tiled()}) == set()
+    assert rules(single, {0: tiled(box_dim=(16, 16))}) == {"expect-tx-mismatch"}
