@@ -21,6 +21,7 @@ from .failures import failure_of, wrapped_message
 COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Measure the operations on this GPU, beside torch and CuPy."),
     "cache": ("cache", "Show or clear the compiled kernels kept on disk."),
+    "check": ("check", "Check a kernel, or a tensor map, without a GPU."),
     "compile": ("compile", "Compile CUDA C++ for one or several targets."),
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),

@@ -13,15 +13,21 @@ STANDARD_INPUT = "-"
 _LARGEST = 1 << 20
 
 
-def read_standard_input() -> bytes:
+def read_standard_input(largest: int = _LARGEST) -> bytes:
     """All of standard input."""
     if sys.stdin is None:
         raise Failure("standard input is closed")
-    return _limited(sys.stdin.buffer, name_of(STANDARD_INPUT))
+    return _limited(sys.stdin.buffer, name_of(STANDARD_INPUT), largest)
 
 
-def read_file(path: str) -> bytes:
+def read_file(path: str, largest: int = _LARGEST) -> bytes:
     """All of a file; ``-`` is standard input.
+
+    Parameters
+    ----------
+    path : str
+    largest : int, optional
+        The most bytes that make sense.
 
     Raises
     ------
@@ -29,10 +35,10 @@ def read_file(path: str) -> bytes:
         If it cannot be read, or is far larger than anything these commands take.
     """
     if path == STANDARD_INPUT:
-        return read_standard_input()
+        return read_standard_input(largest)
     try:
         with Path(path).open("rb") as file:
-            return _limited(file, name_of(path))
+            return _limited(file, name_of(path), largest)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot read {path!r}: {reason}") from None
@@ -58,8 +64,9 @@ def as_text(data: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _limited(file: IO[bytes], name: str) -> bytes:
-    data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise Failure(f"{name} holds more than 1 MiB; a tensor map or its parameters take far less")
+def _limited(file: IO[bytes], name: str, largest: int) -> bytes:
+    data = file.read(largest + 1)
+    if len(data) > largest:
+        what = "; a tensor map or its parameters take far less" if largest == _LARGEST else ""
+        raise Failure(f"{name} holds more than {largest >> 20} MiB{what}")
     return data

@@ -45,7 +45,7 @@ from cupytma.tensormap import (
 from cupytma.version import __version__
 
 if TYPE_CHECKING:
-    from cupytma import ops, pipeline, ptx, runtime, sim
+    from cupytma import check, ops, pipeline, ptx, runtime, sim
     from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.broadcast import broadcast_add, broadcast_max, broadcast_min, broadcast_mul
@@ -93,6 +93,7 @@ _LAZY = {
     "broadcast_max": "cupytma.ops.broadcast",
     "broadcast_min": "cupytma.ops.broadcast",
     "broadcast_mul": "cupytma.ops.broadcast",
+    "check": "",
     "checks": "cupytma.runtime.checks",
     "check_groups": "cupytma.ops.group_errors",
     "check_indices": "cupytma.ops.index_errors",
@@ -142,7 +143,7 @@ __all__ = [
     "DescriptorBuffer", "DescriptorError", "EmissionError", "Im2col", "Im2colWide", "Interleave", "KernelWarning",
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "PipelineError", "RowIndexError", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max",
-    "broadcast_min", "broadcast_mul", "check_groups", "check_indices", "checks", "col2im", "compile", "copy",
+    "broadcast_min", "broadcast_mul", "check", "check_groups", "check_indices", "checks", "col2im", "compile", "copy",
     "declare_coordinates", "encode_on_device", "encode_records", "explain_fault", "fill", "flip", "gather_rows",
     "grouped_copy", "grouped_transpose", "im2col", "multicast_copy", "ops", "pad", "permute", "pipeline",
     "pipeline_kernel", "plan_boxes", "ptx", "ragged_gather", "ragged_scatter", "rebind_on_device", "reduce_add",

@@ -39,6 +39,10 @@ class EmissionError(CupytmaError, ValueError):
     """An instruction that PTX does not have, or that the target does not have."""
 
 
+class CheckError(CupytmaError, ValueError):
+    """Something that the kernel checker cannot take: no text, or a tensor map that is none."""
+
+
 class ArrayError(CupytmaError, ValueError):
     """An array that an operation cannot take: where it lives, its type, its layout."""
 

@@ -28,6 +28,7 @@ class Feature(Enum):
     BYTE_MATRICES = "ldmatrix and stmatrix of 8-bit elements"
     RELAXED_CLUSTER_COPY = "relaxed cp.async.bulk from global to shared::cluster"
     SWIZZLE_96B = "swizzle_mode 4, the 96B swizzle"
+    FAST_MULTICAST = "multicast at full speed"
 
 
 _HOPPER = frozenset({Feature.TENSOR_COPY})
@@ -36,6 +37,7 @@ _HOPPER_A = _HOPPER | {
     Feature.SETMAXNREG,
     Feature.WGMMA,
     Feature.RELAXED_CLUSTER_COPY,
+    Feature.FAST_MULTICAST,
 }
 _BLACKWELL = _HOPPER | {
     Feature.BYTE_MASK,
@@ -45,7 +47,7 @@ _BLACKWELL = _HOPPER | {
     Feature.IM2COL_WIDE,
 }
 _BLACKWELL_A = _BLACKWELL | {Feature.TENSORMAP_REPLACE, Feature.SETMAXNREG, Feature.BYTE_MATRICES}
-_DATACENTRE_A = _BLACKWELL_A | {Feature.CTA_GROUP, Feature.RELAXED_CLUSTER_COPY}
+_DATACENTRE_A = _BLACKWELL_A | {Feature.CTA_GROUP, Feature.RELAXED_CLUSTER_COPY, Feature.FAST_MULTICAST}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import ArrayError, LaunchError
 from cupytma.runtime.given import truth
+
+if TYPE_CHECKING:
+    from cupytma.check import Finding
 
 _OFF = ("", "0", "false", "off", "no")
 
@@ -40,7 +44,7 @@ def checks(on: bool = True) -> Switch:
     With checks on, a launch raises `LaunchError` and is not made where something is known to be wrong with it: a tensor
     map whose array has moved or whose memory CUDA does not know, a map that no encoder makes for the device, a block
     with less shared memory than a tile takes, declared coordinates (`declare_coordinates`) that the hardware refuses, a
-    pointer into the middle of a descriptor slot.
+    pointer into the middle of a descriptor slot, code in which the kernel checker (`cupytma.check`) finds an error.
 
     What cannot be known: whether an array of a memory pool has been freed, while the pool keeps its memory; coordinates
     that are not declared; where in shared memory a tile lies.
@@ -107,8 +111,29 @@ def check_launch(
     )  # fmt: skip
     problems = [str(suspect) for suspect in judge(record) if suspect.is_certain]
     problems += [f"map-source: {text}" for text in _stale(arrays)]
+    problems += _wrong_code(kernel)
     if problems:
         raise LaunchError("\n".join([f"checked before its launch, {record.summary} would go wrong:", *problems]))
+
+
+def _wrong_code(kernel: Any) -> list[str]:
+    """What the kernel checker is sure of, in the kernel and in the functions that are not inlined."""
+    ptx, name = getattr(getattr(kernel, "module", None), "ptx", None), getattr(kernel, "name", None)
+    if not isinstance(ptx, str):
+        return []
+    others = set(getattr(getattr(kernel, "module", None), "signatures", ())) - {name}
+    return [
+        f"{finding.rule}: {finding.place}: {finding.message}. Fix: {finding.fix}"
+        for finding in _findings(ptx)
+        if finding.severity == "error" and finding.function not in others
+    ]
+
+
+@lru_cache(maxsize=64)
+def _findings(ptx: str) -> tuple[Finding, ...]:
+    from cupytma.check import check_ptx
+
+    return check_ptx(ptx)
 
 
 def _three(extents: Sequence[int]) -> tuple[int, int, int]:

@@ -17,7 +17,8 @@ PRELUDE = """
     __shared__ unsigned long long loaded; \\
     if (threadIdx.x == 0) { cupytma::mbarrier_init(&loaded, 1); cupytma::fence_mbarrier_init(); } \\
     __syncthreads(); \\
-    cupytma::mbarrier_arrive_expect_tx_sink(&loaded, bytes);
+    ONE cupytma::mbarrier_arrive_expect_tx_sink(&loaded, bytes);
+#define ONE if (threadIdx.x == 0)
 struct Both { CUtensorMap maps[2]; };
 #define MAP const __grid_constant__ CUtensorMap
 extern "C" __global__ void kernel
@@ -26,51 +27,53 @@ KERNELS = {
     # A load into a tile of its own, of 16 KiB.
     "load": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
-        cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
+        ONE cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "load_dynamic": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         extern __shared__ __align__(128) unsigned char tile[]; BEGIN
-        cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
+        ONE cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "load_unaligned": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ unsigned char tile[16384]; BEGIN
-        cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
+        ONE cupytma::tensor_load_2d(tile, &map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "store": """(MAP map, int x, int y) {
-        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_2d(&map, x, y, tile);
-        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
+        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x;
+        cupytma::fence_proxy_async_shared_cta(); __syncthreads(); ONE { cupytma::tensor_store_2d(&map, x, y, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); } }""",
     "reduce_and": """(MAP map, int x, int y) {
-        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_reduce_and_2d(&map, x, y, tile);
-        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
+        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x;
+        cupytma::fence_proxy_async_shared_cta(); __syncthreads(); ONE { cupytma::tensor_reduce_and_2d(&map, x, y, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); } }""",
     "multicast": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
-        cupytma::tensor_load_2d_multicast(tile, &map, x, y, &loaded, 3);
+        ONE cupytma::tensor_load_2d_multicast(tile, &map, x, y, &loaded, 3);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "im2col_store": """(MAP map, int x) {
-        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x; __syncthreads();
-        cupytma::fence_proxy_async_shared_cta(); cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile);
-        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); }""",
+        __shared__ alignas(128) unsigned char tile[16384]; tile[threadIdx.x] = x;
+        cupytma::fence_proxy_async_shared_cta(); __syncthreads();
+        ONE { cupytma::tensor_store_3d_im2col_no_offs(&map, x, 0, 0, tile);
+        cupytma::bulk_commit_group(); cupytma::bulk_wait_group<0>(); } }""",
     "im2col_load": """(MAP map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
-        cupytma::tensor_load_3d_im2col(tile, &map, x, y, 0, &loaded, 0);
+        ONE cupytma::tensor_load_3d_im2col(tile, &map, x, y, 0, &loaded, 0);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "prefetch": "(MAP map, int x, int y) { cupytma::tensor_prefetch_2d(&map, x, y); }",
     "indirect": """(const CUtensorMap* map, unsigned char* out, int x, int y, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
-        cupytma::fence_proxy_tensormap_acquire_sys(map); cupytma::tensor_load_2d(tile, map, x, y, &loaded);
+        ONE cupytma::fence_proxy_tensormap_acquire_sys(map); ONE cupytma::tensor_load_2d(tile, map, x, y, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "struct_of_two": """(const __grid_constant__ Both both, unsigned char* out, int x, int bytes) {
         __shared__ alignas(128) unsigned char tile[16384]; BEGIN
-        cupytma::tensor_load_2d(tile, &both.maps[x & 1], x, 0, &loaded);
+        ONE cupytma::tensor_load_2d(tile, &both.maps[x & 1], x, 0, &loaded);
         cupytma::mbarrier_wait_parity(&loaded, 0); out[0] = tile[x]; }""",
     "change": """(MAP map, CUtensorMap* out, unsigned long long address) {
         __shared__ alignas(128) CUtensorMap staging; __shared__ alignas(128) unsigned char tile[1024]; int bytes = 1024;
         staging = map; BEGIN
         cupytma::tensormap_replace_global_address_shared_cta(&staging, address);
         cupytma::tensormap_cp_fenceproxy_gpu(out, &staging);
-        cupytma::tensor_load_2d(tile, out, 0, 0, &loaded); }""",
+        ONE cupytma::fence_proxy_tensormap_acquire_gpu(out); ONE cupytma::tensor_load_2d(tile, out, 0, 0, &loaded);
+        cupytma::mbarrier_wait_parity(&loaded, 0); }""",
     "scalars": """(int a, float b, double c, unsigned char d, unsigned long long e, float* f) {
         *f = a + b + c + d + e; }""",
 }  # fmt: skip

@@ -1,0 +1,47 @@
+"""The package's own kernels as PTX, compiled as the operations compile them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import cupytma as tma
+from cupytma import ptx
+from cupytma.kernels import source
+from cupytma.ops import array_copy, convolution_columns, filling, reduction, rows
+from cupytma.ops.paired import kernels
+from cupytma.record import forms
+from cupytma.targets import target as target_of
+from cupytma.tensormap import DataType
+
+TARGETS = ("sm_90a", "sm_100a")
+BOX = (32, 32)
+TILE_BYTES = 4 * BOX[0] * BOX[1]
+
+
+@cache
+def own_ptx(target: str) -> dict[str, str]:
+    """Each source of ours, in the variants that the operations use, by a name."""
+    found = {"copy": array_copy._copy_module(target).ptx, "turn": array_copy.turn_module(target).ptx}
+    for element_bytes, rank in (*((size, 2) for size in array_copy.SHAPES), (4, 3), (1, 5)):
+        module = array_copy.transpose_module(target, element_bytes, rank)
+        found[f"transpose_{element_bytes}_{rank}d"] = module.ptx
+    for operation, data_type in (("add", DataType.FLOAT32), ("min", DataType.UINT32), ("add", DataType.BFLOAT16)):
+        found[f"reduce_{operation}_{data_type.name}"] = reduction.reduction_module(target, operation, data_type).ptx
+    found["rows"] = rows.rows_module(target, None).ptx
+    found["rows_add"] = rows.rows_module(target, DataType.FLOAT32).ptx
+    for name in ("im2col", "col2im"):
+        found[name] = kernels(
+            f"{name}.cu", target, STAGES=convolution_columns.STAGES, READING=convolution_columns.READING
+        ).ptx
+    found["fill"] = kernels("fill.cu", target, MAX_OUTER_RANK=filling.MAX_OUTER_RANK).ptx
+    found["record"] = forms.kernels(target_of(target)).ptx
+    found["transports"] = transports(target)
+    return found
+
+
+def transports(target: str) -> str:
+    """The four ways in which a tensor map reaches a kernel."""
+    return tma.compile(
+        source("transports.cu"), target, defines={"TILE_BYTES": TILE_BYTES},
+        headers={"rebind.cuh": f"namespace cupytma {{\n{ptx.rebind(rank=2).function()}\n}}"},
+    ).ptx  # fmt: skip

@@ -1,0 +1,82 @@
+"""The table of rules: its examples are its tests, and the documentation is written from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from together import findings_of
+
+from cupytma import check
+from cupytma.check import RULES, Severity
+from cupytma.check.documentation import rules_page
+from cupytma.check.examples import changed
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+
+PAGE = Path(__file__).parents[2] / "docs" / "checker.md"
+
+
+@pytest.fixture(scope="module")
+def bad() -> dict[str, tuple[check.Finding, ...]]:
+    found: dict[str, tuple[check.Finding, ...]] = {}
+    for target in dict.fromkeys(rule.target for rule in RULES.values()):
+        rules = [rule for rule in RULES.values() if rule.target == target]
+        found |= zip((r.id for r in rules), findings_of([r.bad for r in rules], target), strict=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def good() -> dict[str, tuple[check.Finding, ...]]:
+    return dict(zip(RULES, findings_of([rule.good for rule in RULES.values()], "sm_90a"), strict=True))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_bad_example_breaks_its_rule_and_no_other(name: str, bad: dict[str, tuple[check.Finding, ...]]) -> None:
+    assert {finding.rule for finding in bad[name]} == {name}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_good_example_breaks_none(name: str, good: dict[str, tuple[check.Finding, ...]]) -> None:
+    assert good[name] == ()
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103a", "sm_120a"])
+def test_good_examples_are_good_on_every_target_with_what_they_use(target: str) -> None:
+    sources = [rule.good for rule in RULES.values() if "multicast" not in rule.good or target != "sm_120a"]
+    assert [found for found in findings_of(sources, target) if found] == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_finding_says_where_and_what_to_do(name: str, bad: dict[str, tuple[check.Finding, ...]]) -> None:
+    rule = RULES[name]
+    order = list(Severity)
+    for finding in bad[name]:
+        assert finding.fix == rule.fix
+        assert order.index(Severity(finding.severity)) >= order.index(rule.severity)
+        assert finding.line > 0
+        assert finding.ptx_line > 0
+        assert str(finding).startswith(f"{finding.place}: {finding.severity}: ")
+        assert bool(finding.file) != rule.bad.startswith(".version")
+
+
+def test_rows_are_complete_and_written_alike() -> None:
+    for name, rule in RULES.items():
+        assert rule.id == name == name.lower()
+        for text in (rule.title, rule.fix, rule.explanation, rule.source):
+            assert text == text.strip()
+            assert text
+        assert rule.title[0].islower()
+        assert not rule.title.endswith(".")
+        assert rule.explanation.endswith(".")
+        assert rule.fix[0].islower()
+
+
+def test_the_documentation_is_what_the_table_says() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+    assert written == rules_page(), "run python -m cupytma.check.documentation > docs/checker.md"
+
+
+def test_an_example_that_does_not_change_is_noticed() -> None:
+    with pytest.raises(ValueError, match="has no"):
+        changed("abc", ("x", "y"))
