@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 import cupytma as tma
 from cupytma import ptx
 from cupytma.kernels import source
-from cupytma.ops import array_copy, convolution_columns, filling, reduction, rows
+from cupytma.ops import (
+    array_copy,
+    broadcast,
+    convolution_columns,
+    filling,
+    grouped_copies,
+    multicast,
+    reduction,
+    rows,
+)
 from cupytma.ops.paired import kernels
 from cupytma.record import forms
 from cupytma.targets import target as target_of
@@ -34,9 +45,33 @@ def own_ptx(target: str) -> dict[str, str]:
             f"{name}.cu", target, STAGES=convolution_columns.STAGES, READING=convolution_columns.READING
         ).ptx
     found["fill"] = kernels("fill.cu", target, MAX_OUTER_RANK=filling.MAX_OUTER_RANK).ptx
+    for name, words in (("words", (1, 2, 4, 8, 16)), ("granules", (1, 2, 4, 8))):
+        for word in words:
+            found[f"{name}_{word}"] = array_copy._ordinary_module(target, name, word).ptx
+    for cluster in (1, 2, 8):
+        found[f"multicast_{cluster}"] = multicast.multicast_module(target, cluster).ptx
+    for operation, dtype, cluster in (("add", "float32", 4), ("mul", "bfloat16", 1), ("max", "int8", 2)):
+        found[f"broadcast_{operation}"] = broadcast.broadcast_module(target, operation, dtype, cluster).ptx
+    found["grouped_copy"] = grouped_copies.module(target).ptx
+    for name, (kernel, arrays) in pipelines().items():
+        found[name] = kernel.compile(*arrays, target=target).ptx
     found["record"] = forms.kernels(target_of(target)).ptx
     found["transports"] = transports(target)
     return found
+
+
+def pipelines() -> dict[str, tuple[tma.pipeline.PipelineKernel, tuple[np.ndarray, ...]]]:
+    """An elementwise kernel, one that reduces rows and one that reduces everything, and arrays for each."""
+    x = np.zeros((512, 512), np.float32)
+    adding = tma.pipeline_kernel(
+        "out = scale * a + b", "float32 a, float32 b", "float32 out", scalars="float32 scale"
+    )
+    rows = tma.pipeline_kernel("total += x", "float16 x", reduce={"float32 total": "add"})
+    dot = tma.pipeline_kernel("total += x * y", "float32 x, float32 y", reduce={"float32 total": "add"}, over="all")
+    return {
+        "pipeline_elements": (adding, (x, x)), "pipeline_rows": (rows, (x.astype(np.float16),)),
+        "pipeline_all": (dot, (x, x)),
+    }
 
 
 def transports(target: str) -> str:

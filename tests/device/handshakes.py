@@ -127,6 +127,7 @@ extern "C" __global__ void handshake(CUtensorMap* map, unsigned long long addres
     if (threadIdx.x != 0) {{
         return;
     }}
+    map += blockIdx.x;  // each block has a map of its own
     cupytma::fence_proxy_tensormap_acquire_sys(map);
     load_corner(map, out, 0);
     change(map, address);

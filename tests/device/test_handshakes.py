@@ -49,3 +49,15 @@ def test_the_table_names_each_variant_once_and_rules_that_exist() -> None:
     known = {rule.id for rule in (RULES.values() if hasattr(RULES, "values") else RULES)}
     assert {h.verdict for h in HANDSHAKES} - {""} == {"map-not-released", "map-not-acquired", "map-scope"}
     assert {h.verdict for h in HANDSHAKES} - {""} <= known
+
+
+# The static checker calls one rule of the simulator by another name.
+_CHECKERS_NAME = {"map-scope": "map-scope-narrow"}
+
+
+@each
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_the_checker_finds_the_same_without_running_anything(handshake: Handshake, target: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+    found = {finding.rule for finding in tma.check.check_cuda(handshake.source, target) if finding.severity == "error"}
+    assert found == ({_CHECKERS_NAME.get(handshake.verdict, handshake.verdict)} if handshake.verdict else set())
