@@ -9,10 +9,11 @@ from itertools import product
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import empty, plan_launches
+from cupytma.ops.array_copy import empty
 from cupytma.ops.column_plan import ColumnTilePlan, plan_im2col
 from cupytma.ops.convolution import Convolution
 from cupytma.ops.convolution_columns import column_launch
+from cupytma.ops.copy_launches import plan_launches
 from cupytma.ops.copy_plan import CopyPlan, plan_copy
 from cupytma.ops.filling import FillPlan, element_bytes, fill_launch, plan_fill
 from cupytma.ops.paired import carry_out

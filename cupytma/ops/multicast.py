@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import TILING, compiled, empty, plan_launches, tiling_of
+from cupytma.ops.array_copy import empty
+from cupytma.ops.copy_launches import TILING, compiled, plan_launches, tiling_of
 from cupytma.ops.copy_plan import MAX_RANK
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast_plan import MulticastPlan, MulticastTiles, plan_multicast

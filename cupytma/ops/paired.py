@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, move, templates
+from cupytma.ops.array_copy import check_devices, move
+from cupytma.ops.copy_launches import compiled, templates
 from cupytma.ops.copy_plan import LINE
 from cupytma.ops.layout import share_memory
 from cupytma.ops.prepared import BASES, Memory, Prepared, PreparedCopy, span_bytes

@@ -7,16 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import (
-    STAGES,
-    check_devices,
-    compiled,
-    move,
-    plan_items,
-    plan_tiles,
-    plan_words,
-    templates,
-)
+from cupytma.ops.array_copy import check_devices, move
+from cupytma.ops.copy_launches import STAGES, compiled, plan_items, plan_tiles, plan_words, templates
 from cupytma.ops.copy_plan import CopyPlan
 from cupytma.ops.ordinary import GRANULE, region_argument
 from cupytma.ops.prepared import Memory, Prepared, PreparedCopy, prepare

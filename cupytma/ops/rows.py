@@ -11,7 +11,8 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, move, place_in_words
+from cupytma.ops.array_copy import check_devices, empty, layouts, move, place_in_words
+from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.prepared import Memory, Prepared, span_bytes

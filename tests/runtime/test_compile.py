@@ -251,6 +251,6 @@ def test_impossible_launch_shapes_are_refused_before_the_gpu(
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_the_packages_own_kernels_compile(target: str) -> None:
-    from cupytma.ops.array_copy import _copy_module
+    from cupytma.ops.copy_launches import _copy_module
 
     assert set(_copy_module(target).signatures) == {"word_copy", *(f"tile_copy_{rank}d" for rank in range(1, 6))}
