@@ -24,13 +24,6 @@ class _Handle:
         return 0, self._handle
 
 
-def _borrowed(module: Any, handle: int) -> Any:
-    """Another library's stream as CuPy's."""
-    if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
-        return module.cuda.Stream.from_external(_Handle(handle))
-    return module.cuda.ExternalStream(handle)
-
-
 def handle_of(stream: Any) -> int:
     """The handle of a stream, a ``CUstream``.
 
@@ -107,13 +100,27 @@ def wait_for(producer: int | None, stream: Any) -> None:
     producer : int or None
         Handle of the other stream, as the CUDA array interface gives it (1 is the legacy default stream); None for no
         work to wait for.
-    stream : cupy.cuda.Stream
+    stream : stream or int
+        As for `handle_of`.
+
+    Raises
+    ------
+    LaunchError
+        If `stream` is none.
     """
-    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(stream.ptr, stream.ptr):
+    handle = handle_of(stream)
+    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(handle, handle):
         return
-    module = cupy()
-    other = _borrowed(module, _LEGACY_DEFAULT.get(producer, producer))
-    stream.wait_event(other.record(module.cuda.Event(disable_timing=True)))
+    waiting, other = borrowed(handle), borrowed(producer)
+    waiting.wait_event(other.record(cupy().cuda.Event(disable_timing=True)))
+
+
+def borrowed(handle: int) -> Any:
+    """A stream that belongs to another library, by its handle, as CuPy's."""
+    module, handle = cupy(), _LEGACY_DEFAULT.get(handle, handle)
+    if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
+        return module.cuda.Stream.from_external(_Handle(handle))
+    return module.cuda.ExternalStream(handle)
 
 
 # The array interface writes the legacy default stream as 1, since 0 was taken for "none"; CUDA takes both.
@@ -127,10 +134,9 @@ def current_stream(*arrays: Any) -> Any:
     -------
     cupy.cuda.Stream
     """
-    module = cupy()
     torch = sys.modules.get("torch")  # an array can be a torch tensor only if torch is loaded
     if torch is not None:
         for array in arrays:
             if isinstance(array, torch.Tensor):
-                return _borrowed(module, torch.cuda.current_stream(array.device).cuda_stream)
-    return module.cuda.get_current_stream()
+                return borrowed(torch.cuda.current_stream(array.device).cuda_stream)
+    return cupy().cuda.get_current_stream()
