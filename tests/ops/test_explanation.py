@@ -19,7 +19,6 @@ from cupytma.targets import target
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 
-
 def aligned(*shape: int, offset: int = 0) -> np.ndarray:
     """Zeros of float32, that many bytes after the beginning of a line of memory."""
     buffer = np.zeros(4 * prod(shape) + 256, np.uint8)

@@ -62,8 +62,11 @@ class Array(simulated_cuda.Array):
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
+    return prepared_on(simulated_cuda.SimulatedCuda(monkeypatch), monkeypatch)
+
+
+def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     """Operations that find a GPU, and kernels that are launched nowhere."""
-    cuda = simulated_cuda.SimulatedCuda(monkeypatch)
     know(monkeypatch, Array)
     for module in (paired, reduction, rows):
         monkeypatch.setattr(module, "_prepared", prepared.Memory())

@@ -63,7 +63,8 @@ class SimulatedCuda:
         self.waits: list[tuple[int, int]] = []
         self._kernels: list[Any] = []
         driver = SimpleNamespace(launchKernel=self._launch, CUDADriverError=DriverError)
-        streams = SimpleNamespace(from_external=lambda stream: Stream(self, stream.__cuda_stream__()[1]))
+        borrowed = staticmethod(lambda stream: Stream(self, stream.__cuda_stream__()[1]))
+        streams = type("Stream", (Stream,), {"from_external": borrowed})
         cuda = SimpleNamespace(
             driver=driver, Device=lambda number: Device(self, number), Stream=streams,
             Event=lambda **_: SimpleNamespace(), get_current_stream=lambda: Stream(self, self.stream),
@@ -96,8 +97,8 @@ class SimulatedCuda:
         arguments = [ctypes.string_at(place, p.size) for place, p in zip(places, parameters, strict=True)]
         self.launches.append(
             SimpleNamespace(
-                kernel=self._kernels[handle].name, shape=tuple(shape), stream=stream, arguments=arguments,
-                device=self.device,
+                kernel=self._kernels[handle].name, module=self._kernels[handle].module, shape=tuple(shape),
+                stream=stream, arguments=arguments, device=self.device,
             )
         )
 
