@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 
+import launch_records
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -353,11 +354,15 @@ def test_a_template_launches_at_fixed_addresses_what_it_launches_at_those_of_the
         one(77)
 
 
-def test_launches_at_fixed_addresses_are_judged_while_checks_are_on(cuda, mixed) -> None:
-    launch = mixed.plan(1, 1, (map_of(Array(0x1000)), None, 1, 1.0)).template([(0, 0, 0)]).at(0)
-    with tma.checks(), pytest.raises(LaunchError, match="checked before its launch, mixed"):
-        launch(0)
-    assert cuda.launches == []
+def test_launches_at_fixed_addresses_are_judged_while_checks_are_on(cuda) -> None:
+    loads = cuda.load(tma.runtime.Kernel(launch_records.kernel("load").module, "load"))
+    template = loads.plan(1, 128, (launch_records.MAP, None, 0, 0, 4096)).template([(0, 0, 0)])
+    with tma.checks():
+        with pytest.raises(LaunchError, match=r"(?s)checked before its launch, load.*null-address"):
+            template.at(0)(77)
+        assert cuda.launches == []
+        template.at(0x1000)(77)
+    assert len(cuda.launches) == 1
 
 
 def test_launches_that_are_known_to_go_wrong_are_not_made_while_checks_are_on(cuda, mixed) -> None:
