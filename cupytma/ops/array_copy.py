@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.ops.copy_launches import compiled as compiled
 from cupytma.ops.copy_launches import plan_launches, templates
 from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
@@ -17,7 +18,7 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import borrowed, current_handle, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import as_cupy, current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 
@@ -207,16 +208,8 @@ def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
             return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
     if stream is None and view.device == current_device():
         return module.empty(tuple(shape), dtype=view.dtype)
-    with module.cuda.Device(view.device), _stream_of_cupy(stream):
+    with module.cuda.Device(view.device), module.cuda.get_current_stream() if stream is None else as_cupy(stream):
         return module.empty(tuple(shape), dtype=view.dtype)
-
-
-def _stream_of_cupy(stream: Any) -> Any:
-    """A stream of any library, or by its handle, as CuPy's; by default CuPy's current one."""
-    cuda = cupy().cuda
-    if stream is None:
-        return cuda.get_current_stream()
-    return stream if isinstance(stream, cuda.Stream) else borrowed(handle_of(stream))
 
 
 _HOST = (

@@ -24,6 +24,13 @@ class _Handle:
         return 0, self._handle
 
 
+def _borrowed(module: Any, handle: int) -> Any:
+    """Another library's stream as CuPy's."""
+    if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
+        return module.cuda.Stream.from_external(_Handle(handle))
+    return module.cuda.ExternalStream(handle)
+
+
 def handle_of(stream: Any) -> int:
     """The handle of a stream, a ``CUstream``.
 
@@ -109,22 +116,22 @@ def wait_for(producer: int | None, stream: Any) -> None:
         If `stream` is none.
     """
     handle = handle_of(stream)
-    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(handle, handle):
+    handle = _LEGACY_DEFAULT.get(handle, handle)
+    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == handle:
         return
-    waiting, other = borrowed(handle), borrowed(producer)
-    waiting.wait_event(other.record(cupy().cuda.Event(disable_timing=True)))
-
-
-def borrowed(handle: int) -> Any:
-    """A stream that belongs to another library, by its handle, as CuPy's."""
-    module, handle = cupy(), _LEGACY_DEFAULT.get(handle, handle)
-    if hasattr(module.cuda.Stream, "from_external"):  # CuPy 14 and newer
-        return module.cuda.Stream.from_external(_Handle(handle))
-    return module.cuda.ExternalStream(handle)
+    module = cupy()
+    waiting, other = _borrowed(module, handle), _borrowed(module, _LEGACY_DEFAULT.get(producer, producer))
+    waiting.wait_event(other.record(module.cuda.Event(disable_timing=True)))
 
 
 # The array interface writes the legacy default stream as 1, since 0 was taken for "none"; CUDA takes both.
 _LEGACY_DEFAULT = {1: 0}
+
+
+def as_cupy(stream: Any) -> Any:
+    """A stream as CuPy's, which makes it the current one inside ``with``."""
+    module = cupy()
+    return stream if isinstance(stream, module.cuda.Stream) else _borrowed(module, handle_of(stream))
 
 
 def current_stream(*arrays: Any) -> Any:
@@ -134,9 +141,10 @@ def current_stream(*arrays: Any) -> Any:
     -------
     cupy.cuda.Stream
     """
+    module = cupy()
     torch = sys.modules.get("torch")  # an array can be a torch tensor only if torch is loaded
     if torch is not None:
         for array in arrays:
             if isinstance(array, torch.Tensor):
-                return borrowed(torch.cuda.current_stream(array.device).cuda_stream)
-    return cupy().cuda.get_current_stream()
+                return _borrowed(module, torch.cuda.current_stream(array.device).cuda_stream)
+    return module.cuda.get_current_stream()
