@@ -48,7 +48,7 @@ def pad(x: Any, pad_width: Any, value: Any = 0, out: Any = None, *, stream: Any 
     out : array, optional
         Of the padded shape, the same dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of
         the caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -86,7 +86,7 @@ def flip(x: Any, axes: Any = None, out: Any = None, *, stream: Any = None) -> An
     out : array, optional
         Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
         caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -126,7 +126,7 @@ def roll(x: Any, shift: Any, axis: Any = None, out: Any = None, *, stream: Any =
     out : array, optional
         Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
         caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -25,9 +25,16 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     """Copy one GPU array to another, bit for bit, through the Tensor Memory Accelerator.
 
-    Tiles move through two tensor maps where their rules allow: at least 16 bytes that lie together in both arrays,
-    addresses and strides that are multiples of 16 bytes. Row ends within a 16-byte unit, and arrays that break those
-    rules, are copied by ordinary loads and stores. Nothing outside the destination's elements is written.
+    The first of these ways that the arrays allow is taken:
+
+    - one run of bytes in both, that begins at a multiple of 128 bytes in both: bulk copies of its 16-byte units;
+    - rows of 256 bytes and more (512 where they end within a 16-byte unit) that two tensor maps can describe, which
+      takes addresses and strides that are multiples of 16 bytes and at most 5 dimensions: boxes between tensor loads
+      and stores. Row ends within a 16-byte unit move apart, by the same launch;
+    - two dimensions that change places: as `transpose`;
+    - everything else, such as shorter rows and unaligned views: ordinary loads and stores.
+
+    `cupytma.ops.explain` says which it is, and why. Nothing outside the destination's elements is written.
 
     Parameters
     ----------
@@ -36,7 +43,8 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
     destination : array, optional
         Of the same shape, dtype and device; its elements may overlap neither each other nor the source. Default: a new
         C-contiguous CuPy array (a torch tensor if the source is one).
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
+        CuPy's, torch's, anything with ``__cuda_stream__``, or a handle.
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -50,6 +58,8 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
         Without a GPU that has a Tensor Memory Accelerator; the message names the simulator as the alternative.
     ArrayError
         If an array is in host memory, or shapes, dtypes or devices differ, or memory overlaps.
+    LaunchError
+        If `stream` is none.
     """
     if destination is None:
         cupy()

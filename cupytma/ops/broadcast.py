@@ -88,7 +88,7 @@ _DOCUMENTATION = """{summary}
         ``vector``. Default: a new C-contiguous array of the caller's kind.
     axis : int
         The axis of ``x`` that the vector lies along, in array order; negative ones count from the end.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -33,7 +33,7 @@ def fill(dst: Any, value: Any, *, stream: Any = None) -> Any:
         4, 8 or 16 bytes.
     value : number
         What the dtype can hold.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if the array is torch's, else CuPy's.
 
     Returns

@@ -57,7 +57,7 @@ def multicast_copy(src: Any, dst: Any = None, *, copies: Any = None, stream: Any
     copies : int or sequence of int, optional
         How many copies, or the extents of the dimensions before those of ``src``, in array order. Needed if ``dst`` is
         not given.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

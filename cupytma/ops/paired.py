@@ -52,7 +52,7 @@ def carry_out(
         Makes the launches; called once for each operation and pair of layouts.
     source, destination : array
         On one device.
-    stream : stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
     in_place : bool
         The source is the destination, and its elements are not read.

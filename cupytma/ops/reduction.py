@@ -51,7 +51,7 @@ _DOCUMENTATION = """{summary}
     atomic : bool
         Whether other reductions into the same elements of ``dst`` may run at the same time, in other streams. Without
         it they must come one after the other.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
