@@ -7,6 +7,7 @@ given the same bytes of arguments.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from cupytma.ops.layout import Dimension, Region, common_region
 from cupytma.ops.ordinary import (
     GRANULE,
     GROUPS,
-    LEAST_GRANULE_RUN,
     Items,
     dealt,
     items_of,
@@ -32,6 +32,8 @@ from cupytma.tensormap.arrays import view_of
 
 GUARD = 64
 DTYPES = ("u1", "u2", "u4", "u8", "c16")
+# Runs of so many bytes go in granules if they are not of whole ones, and runs of so few never.
+LONG, SHORT = 2048, 63
 
 
 class Memory:
@@ -159,8 +161,11 @@ def check(source: np.ndarray, destination: np.ndarray, buffers: tuple[np.ndarray
 def test_every_element_is_copied_by_one_thread_and_nothing_else_is_read_or_written(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 5))
     shape = tuple(data.draw(st.sampled_from([1, 2, 3, 5])) for _ in range(rank - 1))
-    shape = *shape, data.draw(st.sampled_from([1, 2, 3, 7, 15, 16, 33, 63, 64, 65, 100]))
     dtype, arrays = data.draw(st.sampled_from(DTYPES)), []
+    lengths = [1, 2, 3, 7, 15, 16, 33, 100]
+    if prod(shape) < 16:
+        lengths += [(LONG + extra) // np.dtype(dtype).itemsize for extra in (0, 8, 13, 24)]
+    shape = *shape, data.draw(st.sampled_from(lengths))
     for _ in range(2):
         paddings = tuple(data.draw(st.sampled_from([0, 0, 1, 2, 8, 13])) for _ in range(rank))
         arrays.append(placed(shape, dtype, paddings, data.draw(st.integers(0, 15))))
@@ -173,13 +178,13 @@ def test_every_element_is_copied_by_one_thread_and_nothing_else_is_read_or_writt
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
-@pytest.mark.parametrize("run", [LEAST_GRANULE_RUN, LEAST_GRANULE_RUN + 8, 104, 160])
+@pytest.mark.parametrize("run", [LONG, LONG + 8, LONG + 104])
 def test_runs_from_and_to_any_offset_are_shifted_together(dtype: str, run: int) -> None:
     size, seen = np.dtype(dtype).itemsize, set()
     for offset in range(0, 16, size):
         for other in range(0, 16, size):
-            source, first = placed((3, run // size), dtype, (0, 24 // size), offset)
-            destination, second = placed((3, run // size), dtype, (0, 40 // size), other)
+            source, first = placed((2, run // size), dtype, (0, 24 // size), offset)
+            destination, second = placed((2, run // size), dtype, (0, 40 // size), other)
             items = check(source, destination, (first, second))
             seen.add(items.in_granules)
             assert items.in_granules == (items.word < GRANULE)
@@ -193,7 +198,7 @@ def test_shifting_takes_16_bytes_from_any_of_32() -> None:
 
 
 @given(
-    run=st.integers(1, 200), offsets=st.tuples(st.integers(0, 31), st.integers(0, 31)),
+    run=st.integers(1, 2 * LONG), offsets=st.tuples(st.integers(0, 31), st.integers(0, 31)),
     extents=st.lists(st.integers(1, 9), max_size=4),
 )  # fmt: skip
 def test_items_are_enough_for_every_run_and_hardly_more(run: int, offsets, extents) -> None:
@@ -202,7 +207,8 @@ def test_items_are_enough_for_every_run_and_hardly_more(run: int, offsets, exten
     items = items_of(region)
     assert items.total == items.per_run * region.bytes // run
     assert all(number % items.word == 0 for number in (region.source, region.destination, run))
-    assert items.in_granules == (run >= LEAST_GRANULE_RUN and items.word < GRANULE)
+    assert not items.in_granules or (items.word < GRANULE and run > SHORT)
+    assert items.in_granules or items.word == GRANULE or run < LONG
     if items.in_granules:
         needed = -(-(region.destination % GRANULE + run) // GRANULE)
     else:
