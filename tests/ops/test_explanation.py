@@ -43,7 +43,7 @@ ROWS = "rows as they are, in boxes between tensor loads and stores"
         (tma.copy, aligned(15, offset=4), (), "word by word, 4 B each", "source address is"),
         (tma.copy, BASE[:, ::2], (), "word by word", "only 4 B lie together"),
         (tma.copy, BASE[:, :60], (), "word by word, 16 B each", "rows of 240 B are short"),
-        (tma.copy, BASE[:, :61], (), "in aligned granules of 16 B", "no multiple of 16"),
+        (tma.copy, aligned(8, 601)[:, :600], (), "in aligned granules of 16 B", "no multiple of 16"),
         (tma.transpose, BASE, (), "swizzled tiles", ""),
         (tma.transpose, np.zeros((256, 511), np.float32), (), "tiles of shared memory", "no multiple of 16"),
         (tma.permute, np.zeros((8, 64, 128), np.float16), ((1, 0, 2),), ROWS, ""),
@@ -131,12 +131,16 @@ def test_rows_are_told_for_the_target() -> None:
     assert launches[0][0].grid == launches[0][0].tiles == 100_000 // 4
 
 
+# There the device makes the tensor maps, and what it finds decides; there is no plan to tell of.
+PLANNED_ON_DEVICE = {"grouped_copy", "grouped_transpose", "ragged_gather", "ragged_scatter"}
+
+
 def test_every_operation_that_takes_a_stream_is_explained() -> None:
     operations = {
         name for name in tma.ops.__all__
         if inspect.isfunction(found := getattr(tma.ops, name)) and "stream" in inspect.signature(found).parameters
     }  # fmt: skip
-    assert operations == {operation.__name__ for operation in explanation._PLANNERS}
+    assert operations - PLANNED_ON_DEVICE == {operation.__name__ for operation in explanation._PLANNERS}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cupytma.runtime import submission
 from cupytma.runtime.kernel import Kernel
 
 MULTIPROCESSORS = 132
+FITTING_BLOCKS = 8  # on one of them
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     monkeypatch.setattr(broadcast, "_prepared", {})
     monkeypatch.setattr(multicast, "multicast_module", loading(cuda, multicast_module))
     monkeypatch.setattr(broadcast, "broadcast_module", loading(cuda, broadcast_module))
-    monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: 8 * MULTIPROCESSORS)
+    monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: FITTING_BLOCKS * MULTIPROCESSORS)
     for name in ("_copy_module", "_ordinary_module"):
         monkeypatch.setattr(copy_launches, name, loading(cuda, getattr(copy_launches, name)))
 
@@ -55,7 +56,8 @@ def test_copies_are_prepared_once_and_launched_anywhere(cuda) -> None:
         launch = cuda.launches[-1]
         assert pointers(launch) == [HALF + distance, OTHER - distance]
         assert (launch.kernel, launch.cluster) == ("multicast_copy_3d", (8, 1, 1))
-        assert launch.shape[0] == 3 * MULTIPROCESSORS // 8 * 8
+        blocks = min(FITTING_BLOCKS, multicast.MULTICAST_BLOCKS_PER_MULTIPROCESSOR)
+        assert launch.shape[0] == blocks * MULTIPROCESSORS // 8 * 8
         assert launch.shape[3] == 32, "nothing is left for helpers"
     assert len(paired._prepared._known) > 0
     assert len({id(prepared) for prepared in paired._prepared._known.values()}) == 1
