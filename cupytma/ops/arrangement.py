@@ -9,10 +9,11 @@ from itertools import product
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import empty, plan_launches
+from cupytma.ops.array_copy import empty
 from cupytma.ops.column_plan import ColumnTilePlan, plan_im2col
 from cupytma.ops.convolution import Convolution
 from cupytma.ops.convolution_columns import column_launch
+from cupytma.ops.copy_launches import plan_launches
 from cupytma.ops.copy_plan import CopyPlan, plan_copy
 from cupytma.ops.filling import FillPlan, element_bytes, fill_launch, plan_fill
 from cupytma.ops.paired import carry_out
@@ -47,7 +48,7 @@ def pad(x: Any, pad_width: Any, value: Any = 0, out: Any = None, *, stream: Any 
     out : array, optional
         Of the padded shape, the same dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of
         the caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -85,7 +86,7 @@ def flip(x: Any, axes: Any = None, out: Any = None, *, stream: Any = None) -> An
     out : array, optional
         Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
         caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -125,7 +126,7 @@ def roll(x: Any, shift: Any, axis: Any = None, out: Any = None, *, stream: Any =
     out : array, optional
         Of the same shape, dtype and device; it may not overlap ``x``. Default: a new C-contiguous array of the
         caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -138,9 +138,8 @@ def _row_added(scale: int) -> Work:
     x, row = random_array((2**21 // scale**2, 512), "u4").view("f4"), random_array((512,), "u4", 2).view("f4")
     out = cupy().empty_like(x)
     others = {CUPY: lambda: cupy().add(x, row, out=out), **_torch(_torch_added, x, row, out)}
-    return Work(
-        f"x + row, {len(x)} × 512 float32", 2 * x.nbytes + row.nbytes, lambda: broadcast_add(x, row, out), others
-    )
+    title = f"broadcast_add, {len(x)} × 512 float32 and a row"
+    return Work(title, 2 * x.nbytes + row.nbytes, lambda: broadcast_add(x, row, out), others)
 
 
 def _torch_added(a: Any, b: Any, out: Any) -> Any:

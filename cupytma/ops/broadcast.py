@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import (
-    TILING,
-    check_devices,
-    compiled,
-    empty,
-    layouts,
-    learn,
-    plan_words,
-    templates,
-    tiling_of,
-)
+from cupytma.ops.array_copy import check_devices, empty, layouts, learn
 from cupytma.ops.broadcast_plan import (
     ELEMENTS,
     OPERATIONS,
@@ -31,6 +21,7 @@ from cupytma.ops.broadcast_plan import (
     check_operands,
     plan_broadcast,
 )
+from cupytma.ops.copy_launches import TILING, compiled, plan_words, templates, tiling_of
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast import resident_clusters
@@ -97,7 +88,7 @@ _DOCUMENTATION = """{summary}
         ``vector``. Default: a new C-contiguous array of the caller's kind.
     axis : int
         The axis of ``x`` that the vector lies along, in array order; negative ones count from the end.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

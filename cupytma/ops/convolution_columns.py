@@ -104,7 +104,7 @@ def im2col(
     out : array, optional
         Of shape ``(N * output pixels, taps * C)``, the same dtype and device; it may not overlap ``x``. Default: a new
         C-contiguous array of the caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns
@@ -167,7 +167,7 @@ def col2im(
     out : array, optional
         Of the given shape, of the columns' dtype and device; what it holds is replaced. Default: a new C-contiguous
         array of the caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import word_size
+from cupytma.ops.copy_launches import word_size
 from cupytma.ops.layout import Region, common_region
 from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument, word_bytes
 from cupytma.ops.paired import carry_out, kernels
@@ -33,7 +33,7 @@ def fill(dst: Any, value: Any, *, stream: Any = None) -> Any:
         4, 8 or 16 bytes.
     value : number
         What the dtype can hold.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if the array is torch's, else CuPy's.
 
     Returns

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import TILING, compiled, empty, plan_launches, tiling_of
+from cupytma.ops.array_copy import empty
+from cupytma.ops.copy_launches import TILING, compiled, plan_launches, tiling_of
 from cupytma.ops.copy_plan import MAX_RANK
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast_plan import MulticastPlan, MulticastTiles, plan_multicast
@@ -56,7 +57,7 @@ def multicast_copy(src: Any, dst: Any = None, *, copies: Any = None, stream: Any
     copies : int or sequence of int, optional
         How many copies, or the extents of the dimensions before those of ``src``, in array order. Needed if ``dst`` is
         not given.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

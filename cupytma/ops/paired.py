@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, move, templates
+from cupytma.ops.array_copy import check_devices, move
+from cupytma.ops.copy_launches import compiled, templates
 from cupytma.ops.copy_plan import LINE
 from cupytma.ops.layout import share_memory
 from cupytma.ops.prepared import BASES, Memory, Prepared, PreparedCopy, span_bytes
@@ -51,7 +52,7 @@ def carry_out(
         Makes the launches; called once for each operation and pair of layouts.
     source, destination : array
         On one device.
-    stream : stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
     in_place : bool
         The source is the destination, and its elements are not read.

@@ -28,7 +28,7 @@ def permute(x: Any, axes: Sequence[int], *, out: Any = None, stream: Any = None)
     out : array, optional
         Of the permuted shape, the same dtype and device; it may not overlap ``x``. Default: a new C-contiguous array
         of the caller's kind.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -56,7 +56,6 @@ class PreparedCopy:
         for template in self.launches:
             template(handle, source, destination)
 
-
     def at(self, source: int, destination: int) -> tuple[Callable[[int], None], ...]:
         """The launches between two addresses, between which it was launched before."""
         return tuple(template.at(source, destination) for template in self.launches)

@@ -7,16 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import (
-    STAGES,
-    check_devices,
-    compiled,
-    move,
-    plan_items,
-    plan_tiles,
-    plan_words,
-    templates,
-)
+from cupytma.ops.array_copy import check_devices, move
+from cupytma.ops.copy_launches import STAGES, compiled, plan_items, plan_tiles, plan_words, templates
 from cupytma.ops.copy_plan import CopyPlan
 from cupytma.ops.ordinary import GRANULE, region_argument
 from cupytma.ops.prepared import Memory, Prepared, PreparedCopy, prepare
@@ -59,7 +51,7 @@ _DOCUMENTATION = """{summary}
     atomic : bool
         Whether other reductions into the same elements of ``dst`` may run at the same time, in other streams. Without
         it they must come one after the other.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

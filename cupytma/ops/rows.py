@@ -11,7 +11,8 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, layouts, move, place_in_words
+from cupytma.ops.array_copy import check_devices, empty, layouts, move, place_in_words
+from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
@@ -66,7 +67,7 @@ def gather_rows(x: Any, index: Any, out: Any = None, *, mode: str = "raise", str
         memory outside the arrays is read or written, that row of ``out`` keeps what it held, all others are moved, and
         a later call on the device, or `cupytma.check_indices`, raises `RowIndexError` (it says how exactly).
         ``"clip"``: numbers below 0 mean row 0, those past the end the last row.
-    stream : cupy.cuda.Stream, optional
+    stream : stream or int, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
     Returns

@@ -113,13 +113,21 @@ def wait_for(producer: int | None, stream: Any) -> None:
     producer : int or None
         Handle of the other stream, as the CUDA array interface gives it (1 is the legacy default stream); None for no
         work to wait for.
-    stream : cupy.cuda.Stream
+    stream : stream or int
+        As for `handle_of`.
+
+    Raises
+    ------
+    LaunchError
+        If `stream` is none.
     """
-    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == _LEGACY_DEFAULT.get(stream.ptr, stream.ptr):
+    handle = handle_of(stream)
+    handle = _LEGACY_DEFAULT.get(handle, handle)
+    if producer is None or _LEGACY_DEFAULT.get(producer, producer) == handle:
         return
     module = cupy()
-    other = _borrowed(module, _LEGACY_DEFAULT.get(producer, producer))
-    stream.wait_event(other.record(module.cuda.Event(disable_timing=True)))
+    waiting, other = _borrowed(module, handle), _borrowed(module, _LEGACY_DEFAULT.get(producer, producer))
+    waiting.wait_event(other.record(module.cuda.Event(disable_timing=True)))
 
 
 # The array interface writes the legacy default stream as 1, since 0 was taken for "none"; CUDA takes both.

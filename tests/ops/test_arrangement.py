@@ -163,8 +163,8 @@ def test_values_that_a_type_cannot_hold_are_refused(dtype: str, value: object) -
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_the_kernel_that_fills_compiles(target: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
-    from cupytma.ops.array_copy import _REGION, MAX_OUTER_RANK
     from cupytma.ops.filling import _PATTERN
+    from cupytma.ops.ordinary import _REGION, MAX_OUTER_RANK
     from cupytma.ops.paired import kernels
 
     region, pattern = kernels("fill.cu", target, MAX_OUTER_RANK=MAX_OUTER_RANK).signatures["fill"].parameters

@@ -43,6 +43,8 @@ def numpy_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         "gather_rows": simulate_gather_rows, "scatter_rows": simulate_scatter_rows,
         "scatter_add_rows": simulate_scatter_add_rows, "im2col": _noting(_im2col, made),
         "col2im": lambda columns, shape, kernel, padding, out: simulate_col2im(columns, out, kernel, padding=padding),
+        "broadcast_add": lambda x, row, out: np.add(x, row, out=out),
+        "multicast_copy": lambda one, copies: np.copyto(copies, one),
         "random_array": _noting(benchmark_cases.random_array, made), "cupy": lambda: module,
         "_torch_module": lambda: None,
     }  # fmt: skip

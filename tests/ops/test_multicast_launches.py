@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from test_prepared_operations import HALF, OTHER, Array, pointers, simulated_cuda
+from test_prepared_operations import HALF, OTHER, THIRD, Array, know, loading, pointers, simulated_cuda
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops import array_copy, broadcast, multicast, paired
+from cupytma.ops import array_copy, broadcast, copy_launches, launch_size, multicast, ordinary, paired, prepared
 from cupytma.ops.broadcast import _ELEMENTS, _STRIPES, broadcast_module
 from cupytma.ops.multicast import multicast_module
-from cupytma.runtime import places, submission
+from cupytma.runtime import submission
 from cupytma.runtime.kernel import Kernel
 
 MULTIPROCESSORS = 132
-THIRD = 0x70000000
+FITTING_BLOCKS = 8  # on one of them
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     """Operations that find a GPU, and kernels that are launched nowhere, in clusters or not."""
     cuda = simulated_cuda.SimulatedCuda(monkeypatch)
-    device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
-    monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
-    for module in (array_copy, broadcast, multicast, paired):
-        monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
-        for name, value in (("current_target", "sm_90a"), ("multiprocessors", MULTIPROCESSORS)):
+    know(monkeypatch, Array)
+    for module in (array_copy, broadcast, copy_launches, launch_size, multicast, paired, prepared):
+        answers = {"cupy": cuda.cupy, "current_target": "sm_90a", "multiprocessors": MULTIPROCESSORS}
+        for name, value in answers.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    for module in (array_copy, paired):
-        monkeypatch.setattr(module, "_prepared", paired.Memory())
+    monkeypatch.setattr(paired, "_prepared", prepared.Memory())
     monkeypatch.setattr(broadcast, "_prepared", {})
     monkeypatch.setattr(multicast, "multicast_module", loading(cuda, multicast_module))
     monkeypatch.setattr(broadcast, "broadcast_module", loading(cuda, broadcast_module))
-    monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: 8 * MULTIPROCESSORS)
-    for name in (copies := array_copy._copy_module("sm_90a")).signatures:
-        cuda.load(copies.kernel(name))
+    monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: FITTING_BLOCKS * MULTIPROCESSORS)
+    for name in ("_copy_module", "_ordinary_module"):
+        monkeypatch.setattr(copy_launches, name, loading(cuda, getattr(copy_launches, name)))
 
     def extended(handle: int, shape: submission.LaunchShape) -> submission.Submit:
         def submit(stream: int, places: int, _: int) -> None:
@@ -52,24 +47,17 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     return cuda
 
 
-def loading(cuda: simulated_cuda.SimulatedCuda, modules):
-    def load(*request):
-        module = modules(*request)
-        return SimpleNamespace(kernel=lambda kernel: cuda.load(module.kernel(kernel)))
-
-    return load
-
-
 def test_copies_are_prepared_once_and_launched_anywhere(cuda) -> None:
     src = Array(HALF, (1024, 512))
-    for distance in (0, 0x100, 0x12340):
+    for distance in (0, 0x100, 0x12380):
         dst = Array(OTHER - distance, (16, 1024, 512))
         src.data.ptr = HALF + distance
         assert tma.multicast_copy(src, dst) is dst
         launch = cuda.launches[-1]
         assert pointers(launch) == [HALF + distance, OTHER - distance]
         assert (launch.kernel, launch.cluster) == ("multicast_copy_3d", (8, 1, 1))
-        assert launch.shape[0] == 3 * MULTIPROCESSORS // 8 * 8
+        blocks = min(FITTING_BLOCKS, multicast.MULTICAST_BLOCKS_PER_MULTIPROCESSOR)
+        assert launch.shape[0] == blocks * MULTIPROCESSORS // 8 * 8
         assert launch.shape[3] == 32, "nothing is left for helpers"
     assert len(paired._prepared._known) > 0
     assert len({id(prepared) for prepared in paired._prepared._known.values()}) == 1
@@ -79,9 +67,9 @@ def test_a_source_that_is_copied_first_makes_the_other_places(cuda) -> None:
     tma.multicast_copy(Array(HALF + 2, (64, 512)), Array(OTHER, (5, 64, 512)))
     first, others = cuda.launches
     place = 64 * 512 * 2
-    assert first.kernel == "word_copy"
-    region = np.frombuffer(first.arguments[0], array_copy._REGION)[0]
-    assert (region["source"], region["destination"]) == (HALF + 2, OTHER)
+    assert first.kernel == "copy_granules_1d"
+    found = np.frombuffer(first.arguments[0], ordinary._PLACES)[0]
+    assert (found["source"], found["destination"], found["run"]) == (HALF + 2, OTHER, place)
     assert pointers(others) == [OTHER, OTHER + place]
     assert others.cluster == (4, 1, 1)
 
@@ -101,7 +89,7 @@ def test_how_many_copies(cuda) -> None:
 
 
 def test_a_vector_has_an_address_of_its_own(cuda) -> None:
-    for distance in (0, 0x100, 0x12340):
+    for distance in (0, 0x100, 0x12380):
         x, vector = Array(HALF + distance, (16384, 512)), Array(OTHER - distance, (512,))
         out = Array(THIRD + distance, (16384, 512))
         assert tma.broadcast_add(x, vector, out) is out

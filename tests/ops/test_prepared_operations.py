@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,12 @@ from cupytma.ops import (
     arrangement,
     array_copy,
     convolution_columns,
+    copy_launches,
     explain,
     explanation,
     filling,
     launch_size,
+    ordinary,
     paired,
     permutation,
     prepared,
@@ -35,8 +38,12 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 HALF, OTHER, THIRD = 0x10000000, 0x40000000, 0x70000000
 SM_90A = target("sm_90a")
 MODULES = (
-    arrangement, array_copy, convolution_columns, explanation, filling, launch_size, paired, permutation, prepared,
-    reduction, rows,
+    arrangement, array_copy, convolution_columns, copy_launches, explanation, filling, launch_size, paired, permutation,
+    prepared, reduction, rows,
+)  # fmt: skip
+# What compiles the kernels of the operations.
+KERNELS = (
+    "kernels", "_copy_module", "_ordinary_module", "transpose_module", "turn_module", "reduction_module", "rows_module",
 )  # fmt: skip
 
 
@@ -55,23 +62,34 @@ class Array(simulated_cuda.Array):
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
+    return prepared_on(simulated_cuda.SimulatedCuda(monkeypatch), monkeypatch)
+
+
+def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     """Operations that find a GPU, and kernels that are launched nowhere."""
-    cuda = simulated_cuda.SimulatedCuda(monkeypatch)
-    device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
-    monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
-    for module in (array_copy, paired, reduction, rows):
+    know(monkeypatch, Array)
+    for module in (paired, reduction, rows):
         monkeypatch.setattr(module, "_prepared", prepared.Memory())
     for module in MODULES:
-        answers = {"cupy": SimpleNamespace(cuda=device), "current_target": SM_90A, "multiprocessors": 132}
+        answers = {"cupy": cuda.cupy, "current_target": SM_90A, "multiprocessors": 132}
         for name, value in answers.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-        for name in ("kernels", "_copy_module", "transpose_module", "turn_module", "reduction_module", "rows_module"):
+        for name in KERNELS:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, loading(cuda, getattr(module, name)))
     monkeypatch.setattr(rows, "record_address", lambda device: 0x1000)
     return cuda
+
+
+def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
+    """Let copies, which remember nothing yet, take arrays of a type for CuPy's own."""
+    monkeypatch.setitem(places.readers, kind, places._of_cupy)
+    monkeypatch.setitem(array_copy.layouts, kind, lambda array: (array.shape, array.strides, array.dtype))
+    described = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
+    monkeypatch.setitem(array_copy._described, kind, described)
+    for name in ("_prepared", "_addressed", "_seen"):
+        monkeypatch.setattr(array_copy, name, prepared.Memory())
 
 
 def loading(cuda: simulated_cuda.SimulatedCuda, kernels):
@@ -90,7 +108,7 @@ def pointers(launch: SimpleNamespace) -> list[int]:
 @pytest.mark.parametrize(("padding", "kernel"), [(1, "im2col_2d"), (140, "im2col_words")])
 def test_columns_are_prepared_once_and_launched_anywhere(cuda, padding: int, kernel: str) -> None:
     x = Array(HALF, (2, 20, 20, 64))
-    for distance in (0, 0x100, 0x12340):
+    for distance in (0, 0x100, 0x12380):
         out = Array(OTHER - distance, convolution_columns.convolution(x.shape, 3, 1, padding, 1).columns)
         x.data.ptr = HALF + distance
         assert tma.im2col(x, 3, padding=padding, out=out) is out
@@ -104,7 +122,7 @@ def test_sums_begin_with_zeros_in_the_output(cuda) -> None:
     tma.col2im(columns, [2, 20, 20, 64], 3, padding=1, out=out)
     zeros, sums = cuda.launches
     assert zeros.kernel == "fill"
-    region = np.frombuffer(zeros.arguments[0], array_copy._REGION)[0]
+    region = np.frombuffer(zeros.arguments[0], ordinary._REGION)[0]
     assert (region["destination"], region["words"] * region["word_bytes"]) == (OTHER, 2 * 20 * 20 * 64 * 2)
     assert not any(zeros.arguments[1])
     assert (sums.kernel, pointers(sums)) == ("col2im_2d", [HALF, OTHER])
@@ -121,10 +139,10 @@ def test_blocks_leave_room_for_a_second_one_on_a_multiprocessor(cuda) -> None:
 
 
 def test_what_is_in_parts_is_launched_in_parts(cuda) -> None:
-    x = Array(HALF, (4, 16, 16, 64))
-    tma.pad(x, ((0, 0), (1, 2), (1, 1), (0, 0)), out=Array(OTHER, (4, 19, 18, 64)))
+    x = Array(HALF, (4, 16, 16, 128))
+    tma.pad(x, ((0, 0), (1, 2), (1, 1), (0, 0)), out=Array(OTHER, (4, 19, 18, 128)))
     assert [launch.kernel for launch in cuda.launches] == ["im2col_2d"]
-    tma.pad(x, ((0, 0), (1, 2), (0, 0), (0, 0)), 1.0, out=Array(OTHER, (4, 19, 16, 64)))
+    tma.pad(x, ((0, 0), (1, 2), (0, 0), (0, 0)), 1.0, out=Array(OTHER, (4, 19, 16, 128)))
     assert [launch.kernel for launch in cuda.launches[1:]] == ["tile_copy_2d", "fill", "fill"]
     tma.roll(x, (3, 1), (1, 2), out=Array(OTHER, x.shape))
     assert [launch.kernel for launch in cuda.launches[4:]] == ["tile_copy_3d"] * 4
@@ -182,7 +200,7 @@ def test_what_is_explained_is_what_is_launched(cuda, operation, arguments, optio
 
 
 def test_rows_are_prepared_once_and_launched_anywhere(cuda) -> None:
-    for distance in (0, 0x100, 0x12340):
+    for distance in (0, 0x100, 0x12380):
         x, out = array(HALF + distance, 5000, 256), array(OTHER + distance, 900, 256)
         index = array(THIRD - distance, 900, dtype="<i4")
         assert tma.gather_rows(x, index, out) is out

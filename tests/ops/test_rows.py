@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import cupytma as tma
 from cupytma.errors import ArrayError, RowIndexError
 from cupytma.ops.index_errors import out_of_range
-from cupytma.ops.rows import _ROWS, rows_argument, rows_module
-from cupytma.ops.rows_plan import STAGE_BYTES, RowsPlan, plan_rows
+from cupytma.ops.rows import _ROWS, rows_argument, rows_module, rows_size
+from cupytma.ops.rows_plan import GROUP_BYTES, ROWS_PER_STAGE, STAGE_BYTES, RowsPlan, plan_rows
 from cupytma.ops.simulated_rows import simulate_gather_rows, simulate_scatter_add_rows, simulate_scatter_rows
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -135,21 +135,28 @@ def view(shape, strides, address=1 << 32, dtype="float32", itemsize=4) -> ArrayV
     return ArrayView(address, shape, strides, dtype, itemsize, 0)
 
 
-def test_1_kib_rows_go_sixteen_to_a_stage() -> None:
+def test_rows_go_in_groups_each_of_which_has_a_block() -> None:
     x, out = view((1 << 22, 256), (1024, 4)), view((1 << 20, 256), (1024, 4), 1 << 42)
     index = view((1 << 20,), (8,), 1 << 46, "int64", 8)
-    plan = plan_rows("gather", x, out, index, blocks=396)
+    plan = plan_rows("gather", x, out, index)
     assert plan.stages is not None
-    assert plan.stages.rows_per_stage * plan.row_bytes == plan.stages.stage_bytes == STAGE_BYTES
-    assert plan.items == 1 << 16
+    assert plan.stages.rows_per_stage * plan.row_bytes == plan.stages.stage_bytes == GROUP_BYTES
+    assert plan.items == (1 << 30) // GROUP_BYTES
+    assert rows_size(plan).grid(132) == plan.items
     assert plan.reason == ""
     assert plan.verified
 
 
-def test_few_rows_are_spread_over_the_blocks() -> None:
-    x, out = view((4096, 256), (1024, 4)), view((400, 256), (1024, 4), 1 << 42)
-    plan = plan_rows("gather", x, out, view((400,), (8,), 1 << 46, "int64", 8), blocks=396)
-    assert plan.items == 200
+def test_groups_have_no_more_rows_than_there_are_nor_than_threads() -> None:
+    for rows, row_bytes, expected in ((3, 256, 3), (400, 256, GROUP_BYTES // 256), (400, GROUP_BYTES + 256, 1)):
+        x, out = view((4096, row_bytes // 4), (row_bytes, 4)), view((rows, row_bytes // 4), (row_bytes, 4), 1 << 42)
+        plan = plan_rows("gather", x, out, view((rows,), (8,), 1 << 46, "int64", 8))
+        assert plan.stages is not None
+        assert (plan.stages.rows_per_stage, plan.items) == (expected, -(-rows // expected))
+    x, out = view((4096, 4), (16, 4)), view((400, 4), (16, 4), 1 << 42)
+    plan = plan_rows("scatter_add", out, x, view((400,), (8,), 1 << 46, "int64", 8))
+    assert plan.stages is not None
+    assert plan.stages.rows_per_stage == min(ROWS_PER_STAGE, GROUP_BYTES // 128)
 
 
 def test_long_rows_go_in_pieces() -> None:

@@ -137,7 +137,7 @@ def test_negative_axes_count_from_the_end() -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_the_kernels_compile_for_every_element_size_and_rank(target: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
-    from cupytma.ops.array_copy import transpose_module, turn_module
+    from cupytma.ops.copy_launches import transpose_module, turn_module
 
     for size in SHAPES:
         for rank in range(2, 6):

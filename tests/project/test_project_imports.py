@@ -66,6 +66,19 @@ def test_simulating_loads_numpy_alone():
     assert _loaded("from cupytma import sim") <= {"numpy", "ml_dtypes"}
 
 
+def test_modules_that_are_imported_first_hide_no_function():
+    code = """
+import importlib, pkgutil, types
+from cupytma import ops, runtime
+for package in (ops, runtime):
+    for found in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{found.name}")
+    names = [name for name in package.__all__ if isinstance(getattr(package, name), types.ModuleType)]
+    assert not names, names
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def _seconds(*arguments: str) -> float:
     """Processor time of a command, the best of a few runs.
 

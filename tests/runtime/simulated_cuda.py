@@ -34,22 +34,49 @@ class Device:
         self.cuda.device = self.before
 
 
+class Stream:
+    """A stream of CuPy; notes in `waits` which stream waits for which."""
+
+    def __init__(self, cuda: SimulatedCuda, handle: int) -> None:
+        self.cuda, self.ptr = cuda, handle
+
+    def record(self, event: SimpleNamespace) -> SimpleNamespace:
+        event.stream = self.ptr
+        return event
+
+    def wait_event(self, event: SimpleNamespace) -> None:
+        self.cuda.waits.append((self.ptr, event.stream))
+
+
 class SimulatedCuda:
-    """Every kernel given to `load` can be launched on any device; `launches` says what was."""
+    """Every kernel given to `load` can be launched on any device; `launches` says what was.
+
+    Attributes
+    ----------
+    cupy : object
+        What stands in for CuPy's module.
+    """
 
     def __init__(self, monkeypatch: Any) -> None:
         self.device, self.stream, self.answer = 0, 0, 0
         self.launches: list[SimpleNamespace] = []
+        self.waits: list[tuple[int, int]] = []
         self._kernels: list[Any] = []
         driver = SimpleNamespace(launchKernel=self._launch, CUDADriverError=DriverError)
-        cupy = SimpleNamespace(cuda=SimpleNamespace(driver=driver, Device=lambda number: Device(self, number)))
+        borrowed = staticmethod(lambda stream: Stream(self, stream.__cuda_stream__()[1]))
+        streams = type("Stream", (Stream,), {"from_external": borrowed})
+        cuda = SimpleNamespace(
+            driver=driver, Device=lambda number: Device(self, number), Stream=streams,
+            Event=lambda **_: SimpleNamespace(), get_current_stream=lambda: Stream(self, self.stream),
+        )  # fmt: skip
+        self.cupy = cupy = SimpleNamespace(cuda=cuda)
         for module in (submission, kernel, streams_module):
             monkeypatch.setattr(module, "cupy", lambda: cupy)
         from cupytma.runtime import plan
 
         monkeypatch.setattr(plan, "cupy", lambda: cupy)
         monkeypatch.setattr(kernel, "_get_device", lambda: self.device)
-        monkeypatch.setattr(streams_module, "get_current_stream", lambda: SimpleNamespace(ptr=self.stream))
+        monkeypatch.setattr(streams_module, "get_current_stream", cuda.get_current_stream)
         monkeypatch.setitem(places_module.readers, Array, places_module._of_cupy)
 
     def load(self, loaded: kernel.Kernel) -> kernel.Kernel:
@@ -70,8 +97,8 @@ class SimulatedCuda:
         arguments = [ctypes.string_at(place, p.size) for place, p in zip(places, parameters, strict=True)]
         self.launches.append(
             SimpleNamespace(
-                kernel=self._kernels[handle].name, shape=tuple(shape), stream=stream, arguments=arguments,
-                device=self.device,
+                kernel=self._kernels[handle].name, module=self._kernels[handle].module, shape=tuple(shape),
+                stream=stream, arguments=arguments, device=self.device,
             )
         )
 

@@ -251,6 +251,12 @@ def test_impossible_launch_shapes_are_refused_before_the_gpu(
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_the_packages_own_kernels_compile(target: str) -> None:
-    from cupytma.ops.array_copy import _copy_module
+    from cupytma.ops.copy_launches import _copy_module, _ordinary_module
+    from cupytma.ops.ordinary import _PLACES
 
-    assert set(_copy_module(target).signatures) == {"word_copy", *(f"tile_copy_{rank}d" for rank in range(1, 6))}
+    by_rank = {f"tile_copy_{rank}d" for rank in range(1, 6)}
+    assert set(_copy_module(target).signatures) == {"word_copy", "bulk_copy", *by_rank}
+    for name, word in (("words", 1), ("words", 16), ("granules", 1), ("granules", 8)):
+        found = _ordinary_module(target, name, word).signatures
+        assert set(found) == {f"copy_{name}_{rank}d" for rank in range(1, 6)}
+        assert {signature.size for signature in found.values()} == {_PLACES.itemsize}

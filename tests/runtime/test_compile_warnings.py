@@ -158,11 +158,13 @@ def test_warnings_can_be_errors() -> None:
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120a"])
 def test_the_packages_own_kernels_are_not_warned_about(target: str) -> None:
-    from cupytma.ops.array_copy import _copy_module, transpose_module, turn_module
+    from cupytma.ops.copy_launches import _copy_module, _ordinary_module, transpose_module, turn_module
     from cupytma.record.forms import kernels
     from cupytma.targets import TARGETS
 
     assert _copy_module(target).warnings == ()
+    assert _ordinary_module(target, "words", 2).warnings == ()
+    assert _ordinary_module(target, "granules", 2).warnings == ()
     assert turn_module(target).warnings == ()
     assert transpose_module(target, 2, 3).warnings == ()
     assert kernels(TARGETS[target]).warnings == ()

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 
+import launch_records
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -331,6 +332,37 @@ def test_the_history_knows_the_arguments_of_the_last_launches(cuda, mixed) -> No
     assert (first.grid, first.block, first.shared_bytes, first.device) == ((2, 3, 1), (32, 1, 1), 64, 0)
     assert [record.values()[2] for record in earlier] == list(range(39, 39 - len(earlier), -1))
     assert len(earlier) == KEPT - 3
+
+
+def test_a_template_launches_at_fixed_addresses_what_it_launches_at_those_of_the_moment(cuda, mixed) -> None:
+    template = mixed.plan((2, 3), 32, (map_of(Array(0x1000)), None, 7, 1.0), shared_bytes=64).template(
+        [(0, 0, 0), (128, 1, 16)]
+    )
+    one, another = template.at(0x3000, 0x5000), template.at(0x7000, 0x9000)
+    for launch, addresses in ((one, (0x3000, 0x5000)), (another, (0x7000, 0x9000)), (one, (0x3000, 0x5000))):
+        launch(77)
+        template(77, *addresses)
+        fixed, given = cuda.launches[-2:]
+        assert fixed == given
+        assert fixed.arguments[0] == bytes(map_of(Array(addresses[0])))
+        assert fixed.arguments[1] == (addresses[1] + 16).to_bytes(8, "little")
+        assert (fixed.stream, fixed.shape) == (77, (2, 3, 1, 32, 1, 1, 64))
+        newest, before, *_ = recent()
+        assert newest == before
+    cuda.answer = 1
+    with pytest.raises(DriverError, match="mixed"):
+        one(77)
+
+
+def test_launches_at_fixed_addresses_are_judged_while_checks_are_on(cuda) -> None:
+    loads = cuda.load(tma.runtime.Kernel(launch_records.kernel("load").module, "load"))
+    template = loads.plan(1, 128, (launch_records.MAP, None, 0, 0, 4096)).template([(0, 0, 0)])
+    with tma.checks():
+        with pytest.raises(LaunchError, match=r"(?s)checked before its launch, load.*null-address"):
+            template.at(0)(77)
+        assert cuda.launches == []
+        template.at(0x1000)(77)
+    assert len(cuda.launches) == 1
 
 
 def test_launches_that_are_known_to_go_wrong_are_not_made_while_checks_are_on(cuda, mixed) -> None:

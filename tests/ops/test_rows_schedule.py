@@ -7,7 +7,7 @@ import pytest
 
 from cupytma.errors import ArrayError
 from cupytma.ops.rows import ROW_STAGES
-from cupytma.ops.rows_program import rows_program
+from cupytma.ops.rows_schedule import rows_program
 from cupytma.ops.simulated_copy import span_of
 
 FAULTS = {
@@ -77,7 +77,7 @@ def test_every_step_of_the_kernel_is_needed(operation: str, step: str) -> None:
 
 def test_the_warp_meets_before_a_stage_is_refilled() -> None:
     """One thread stores what all of them load again."""
-    program = rows_program("gather", aligned(96, 512), aligned(96, 512), np.arange(96), blocks=1, stages=2)
+    program = rows_program("gather", aligned(96, 64), aligned(96, 64), np.arange(96), blocks=1, stages=2)
     assert program.run(schedules=4).clean
     for seed in range(4):
         assert "source-still-read" in program.without("all have waited").run(schedules=3, seed=seed).rules

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import STAGES
+from cupytma.ops.copy_launches import STAGES
 from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, BulkPlan, TilePlan, plan_copy
 from cupytma.ops.program_parts import Body, add_rest, declare_memory
 from cupytma.sim.program import Program, ProgramArray, Thread

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_copy_plan import rows_in_tiles
 
 from cupytma.errors import ArrayError
 from cupytma.ops import copy_program, simulate_copy
-from cupytma.ops.array_copy import STAGES
+from cupytma.ops.copy_launches import STAGES
+from cupytma.ops.copy_plan import plan_copy
 from cupytma.ops.simulated_copy import span_of
 from cupytma.sim import ProgramError
+from cupytma.tensormap.arrays import view_of
 
 FAULTS = {
     "init fence": "init-not-fenced",
@@ -48,17 +51,40 @@ def check(source: np.ndarray, destination: np.ndarray, schedules: int = 3, **opt
     dtype=st.sampled_from(["u1", "f2", "f4", "f8"]),
     blocks=st.integers(1, 5),
     stages=st.integers(2, 5),
+    however_short=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_any_layout_is_copied_exactly(
-    shape: tuple[int, ...], padding: int, dtype: str, blocks: int, stages: int
+    shape: tuple[int, ...], padding: int, dtype: str, blocks: int, stages: int, however_short: bool
 ) -> None:
-    check(*windows(shape, padding, dtype), schedules=2, blocks=blocks, stages=stages)
+    with rows_in_tiles(however_short):
+        check(*windows(shape, padding, dtype), schedules=2, blocks=blocks, stages=stages)
 
 
 def test_many_tiles_of_an_odd_array() -> None:
     check(*windows((61, 3, 75), 5), schedules=20)
     check(np.arange(40_003, dtype=np.uint8), np.zeros(40_003, np.uint8))
+
+
+def from_a_line(size: int) -> np.ndarray:
+    """Bytes that begin with a line of memory."""
+    buffer = np.random.default_rng(size).integers(0, 256, size + 128, dtype=np.uint8)
+    return buffer[-buffer.ctypes.data % 128 :][:size]
+
+
+@pytest.mark.parametrize("size", [16, 17, 511, 512, 513, 2048, 2049, 40_003])
+def test_one_run_goes_in_chunks(size: int) -> None:
+    arrays = from_a_line(size), from_a_line(size)
+    assert plan_copy(*map(view_of, arrays)).bulk is not None
+    check(*arrays, schedules=4)
+
+
+def test_every_step_of_bulk_copies_is_needed() -> None:
+    program = copy_program(from_a_line(5000), from_a_line(5000))
+    assert set(program.steps) == set(FAULTS) - {"wait for the stage"}
+    for step in program.steps:
+        for seed in range(4):
+            assert FAULTS[step] in program.without(step).run(schedules=1, seed=seed).rules, step
 
 
 def test_the_destination_may_lie_in_the_memory_of_the_source() -> None:
