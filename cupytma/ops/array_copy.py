@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_launches import compiled as compiled
 from cupytma.ops.copy_launches import plan_launches, templates
 from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, compiled, empty, move
+from cupytma.ops.array_copy import check_devices, empty, move
+from cupytma.ops.copy_launches import compiled
 from cupytma.ops.copy_plan import UNIT, WORD, obstacle_of
 from cupytma.ops.groups import (
     GROUP_BYTES,

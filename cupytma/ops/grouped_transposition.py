@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import compiled, empty
+from cupytma.ops.array_copy import empty
+from cupytma.ops.copy_launches import compiled
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.groups import (
     GROUP_BYTES,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import cupytma as tma
 from cupytma import check
-from cupytma.ops.array_copy import SHAPES
+from cupytma.ops.transposition import SHAPES
 
 
 class Mutation(NamedTuple):

@@ -10,9 +10,9 @@ import cupytma as tma
 from cupytma import ptx
 from cupytma.kernels import source
 from cupytma.ops import (
-    array_copy,
     broadcast,
     convolution_columns,
+    copy_launches,
     filling,
     grouped_copies,
     multicast,
@@ -20,6 +20,7 @@ from cupytma.ops import (
     rows,
 )
 from cupytma.ops.paired import kernels
+from cupytma.ops.transposition import SHAPES
 from cupytma.record import forms
 from cupytma.targets import target as target_of
 from cupytma.tensormap import DataType
@@ -32,9 +33,9 @@ TILE_BYTES = 4 * BOX[0] * BOX[1]
 @cache
 def own_ptx(target: str) -> dict[str, str]:
     """Each source of ours, in the variants that the operations use, by a name."""
-    found = {"copy": array_copy._copy_module(target).ptx, "turn": array_copy.turn_module(target).ptx}
-    for element_bytes, rank in (*((size, 2) for size in array_copy.SHAPES), (4, 3), (1, 5)):
-        module = array_copy.transpose_module(target, element_bytes, rank)
+    found = {"copy": copy_launches._copy_module(target).ptx, "turn": copy_launches.turn_module(target).ptx}
+    for element_bytes, rank in (*((size, 2) for size in SHAPES), (4, 3), (1, 5)):
+        module = copy_launches.transpose_module(target, element_bytes, rank)
         found[f"transpose_{element_bytes}_{rank}d"] = module.ptx
     for operation, data_type in (("add", DataType.FLOAT32), ("min", DataType.UINT32), ("add", DataType.BFLOAT16)):
         found[f"reduce_{operation}_{data_type.name}"] = reduction.reduction_module(target, operation, data_type).ptx
@@ -47,7 +48,7 @@ def own_ptx(target: str) -> dict[str, str]:
     found["fill"] = kernels("fill.cu", target, MAX_OUTER_RANK=filling.MAX_OUTER_RANK).ptx
     for name, words in (("words", (1, 2, 4, 8, 16)), ("granules", (1, 2, 4, 8))):
         for word in words:
-            found[f"{name}_{word}"] = array_copy._ordinary_module(target, name, word).ptx
+            found[f"{name}_{word}"] = copy_launches._ordinary_module(target, name, word).ptx
     for cluster in (1, 2, 8):
         found[f"multicast_{cluster}"] = multicast.multicast_module(target, cluster).ptx
     for operation, dtype, cluster in (("add", "float32", 4), ("mul", "bfloat16", 1), ("max", "int8", 2)):
