@@ -19,7 +19,7 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
 
     Tiles are dealt to the blocks in turn; one thread of each block keeps `stages` tiles in flight, loading ahead of the
     stores; other threads move the bytes that no tensor map may move. A launch on a GPU has a block for each tile. One
-    run goes in chunks by bulk copies, a block for each. Memory is a copy of the arrays' at the start.
+    run goes in chunks by bulk copies, a warp for each. Memory is a copy of the arrays' at the start.
 
     Parameters
     ----------

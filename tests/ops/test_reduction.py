@@ -81,7 +81,8 @@ def test_any_pair_of_strided_arrays_is_reduced_exactly_and_nothing_else_is_touch
     rank = data.draw(st.integers(0, 5))
     extents = st.sampled_from([1, 1, 2, 3, 4, 5, 8, 17, 33] if rank > 3 else [1, 2, 7, 16, 31, 64, 65, 130])
     shape = tuple(data.draw(extents) for _ in range(rank))
-    lead = data.draw(st.sampled_from([(), (), (1,), (3,), (2, 3)]))
+    leads = [(), (), (1,), (3,), (2, 3)]
+    lead = data.draw(st.sampled_from(leads[:-1] if operation in ("inc", "dec") else leads))  # in order along one alone
     size = np.dtype(dtype).itemsize
     paddings, offsets = st.sampled_from([0, 0, 1, 3, 8, 16]), st.sampled_from([0, 16, size])
     source, _ = placed((*lead, *shape), dtype, data.draw(paddings), data.draw(offsets), seed=1)
