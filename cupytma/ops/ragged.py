@@ -164,7 +164,8 @@ def _prepare(
     _check_arrays(ragged, padded, offsets, gathers)
     if not is_on_device(offsets):
         offsets = _checked(offsets, ragged.shape[0], padded.shape[1])
-    if not padded.size:
+    # Where a padded row has room for nothing, only the device can tell whether a sequence has any rows.
+    if not padded.size and (isinstance(offsets, np.ndarray) or 0 in (padded.shape[0], *padded.shape[2:])):
         return PreparedGroups(device, (), again=True)
     with cupy().cuda.Device(device):
         stream = as_cupy(handle)

@@ -159,3 +159,15 @@ def test_offsets_of_the_host_live_as_long_as_a_graph_that_uploads_them(
     arrays = [entry for entry in held if isinstance(entry, Array)]
     assert [entry.get().tolist() for entry in arrays] == [[0, 4, 8]]
     assert any(bytes(entry)[:24] == np.array([0, 4, 8]).tobytes() for entry in held if not isinstance(entry, Array))
+
+
+@needs_compiler
+def test_sequences_that_have_rows_do_not_fit_a_padded_array_that_has_none(cuda: EmulatedCuda) -> None:
+    ragged_gather(RAGGED, Array.of(np.array([0, 0, 0])), rows=0)
+    check_groups()
+    ragged_gather(RAGGED, Array.of(np.array([0, 0, 3])), rows=0)
+    with pytest.raises(ArrayError, match=r"offsets\[1\] and offsets\[2\]"):
+        check_groups()
+    ragged_scatter(Array.of(np.zeros((2, 0, 4), np.float32)), Array.of(np.array([0, 2, 2])), RAGGED)
+    with pytest.raises(ArrayError, match=r"ragged_scatter: offsets\[0\]"):
+        check_groups()
