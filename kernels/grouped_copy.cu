@@ -21,6 +21,7 @@ constexpr unsigned max_box = 256;         // elements
 constexpr unsigned line = 128;            // bytes; boxes start on whole lines
 constexpr unsigned stage_bytes = STAGE_BYTES;
 constexpr unsigned long long no_limit = ~0ull;
+constexpr unsigned long long longest_row = static_cast<unsigned long long>(word) << 31;  // bytes: coordinates are int
 
 enum Kind : unsigned { rest_alone, run, boxes };
 
@@ -71,7 +72,8 @@ __device__ __forceinline__ void merge(Pair& pair)
 #pragma unroll 1
     for (unsigned i = 0; i < pair.outer_rank; ++i) {
         const bool joins = kept == 0 && pair.source_strides[i] == static_cast<long long>(pair.run)
-            && pair.destination_strides[i] == static_cast<long long>(pair.run);
+            && pair.destination_strides[i] == static_cast<long long>(pair.run)
+            && pair.extents[i] <= longest_row / pair.run;
         if (pair.extents[i] == 1) {
             continue;
         }

@@ -32,6 +32,7 @@ from cupytma.ops.groups import (
     is_on_device,
     layouts_of,
     listed,
+    place_of_work,
     views_of,
     whole_numbers,
 )
@@ -108,7 +109,8 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     cupy()
     given = listed(sources, "sources")
     if destinations is None:
-        destinations = [empty(array, view_of(array).shape, stream) for array in given]
+        views = views_of(given, "sources")
+        destinations = [empty(array, view.shape, stream) for array, view in zip(given, views, strict=True)]
     targets = listed(destinations, "destinations")
     if len(given) != len(targets):
         raise ArrayError(f"{len(given)} sources and {len(targets)} destinations; each source needs one of its own")
@@ -117,16 +119,17 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     handle = handle_for(stream, (given[0], targets[0]))
     on_device = shapes is not None and is_on_device(shapes)
     if shapes is not None and not on_device:
-        _copy_parts(given, targets, shapes, handle)
+        _copy_parts(given, targets, shapes, handle_for(stream, (*given, *targets)))
         return targets
-    key = (handle, id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
+    key = (place_of_work(handle), id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:
+        handle = handle_for(stream, (*given, *targets))  # of arrays of several libraries, whose calls are not kept
         prepared = _prepare_dense(given, targets, handle) if shapes is None else None
         if prepared is None:
             prepared = prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, arrays)
+        _recent.keep(key, prepared, arrays, by_shape=on_device)
     prepared.launch(handle)
     return targets
 

@@ -28,6 +28,7 @@ from cupytma.ops.groups import (
     integers_argument,
     is_on_device,
     listed,
+    place_of_work,
     views_of,
     whole_numbers,
 )
@@ -36,7 +37,7 @@ from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, wait_for
-from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.tensor_map import TensorMap
 
 _WARP_THREADS = 32
@@ -87,7 +88,8 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
     cupy()
     given = listed(sources, "sources")
     if destinations is None:
-        destinations = [empty(array, _turned(view_of(array), i).shape, stream) for i, array in enumerate(given)]
+        turned = [_turned(view, i) for i, view in enumerate(views_of(given, "sources"))]
+        destinations = [empty(array, view.shape, stream) for array, view in zip(given, turned, strict=True)]
     targets = listed(destinations, "destinations")
     if len(given) != len(targets):
         raise ArrayError(f"{len(given)} sources and {len(targets)} destinations; each source needs one of its own")
@@ -97,14 +99,16 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
     on_device = shapes is not None and is_on_device(shapes)
     if shapes is not None and not on_device:
         views = _parts(views_of(given, "sources"), views_of(targets, "destinations"), shapes)
+        handle = handle_for(stream, (*given, *targets))
         _prepare(*views, None, handle).launch(handle)
         return targets
-    key = (handle, id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
+    key = (place_of_work(handle), id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:
+        handle = handle_for(stream, (*given, *targets))  # of arrays of several libraries, whose calls are not kept
         prepared = _prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, arrays)
+        _recent.keep(key, prepared, arrays, by_shape=True)
     prepared.launch(handle)
     return targets
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ import numpy.typing as npt
 
 from cupytma.errors import ArrayError, CupytmaError
 from cupytma.ops import group_errors
-from cupytma.ops.layout import check_overlap, share_memory
+from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.ops.prepared import span_bytes
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan
-from cupytma.runtime.streams import as_cupy, current_handle, handle_of, wait_for
+from cupytma.runtime.streams import as_cupy, current_handle, handle_of, is_capturing, wait_for
 from cupytma.runtime.transfer import Staging
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.fields import SIZE
@@ -39,14 +40,17 @@ _WORK = np.dtype(
     [(name, "u8") for name in ("groups", "maps", "tile_ends", "rest_ends", "done", "failure", "tag", "count")]
 )
 _INTEGER_TYPES = ("int32", "uint32", "int64", "uint64")
+_LARGEST = 2**63 - 1
 _KEPT = 16
 # Pairs of arrays that reach into one another whose elements are looked at.
 _MOST_OVERLAPS = 4096
 
 
-_NEVER_CAPTURED = (0, 1)  # the legacy default stream
+_PER_THREAD = 2
+_thread = local()
 _captured: list[PreparedGroups] = []
-_staging = Staging()  # the host's copy has to outlive the call
+staging = Staging()
+"""For what the host uploads: its copy has to outlive the call, and what a graph copies all of its replays."""
 
 
 class Workspace:
@@ -78,7 +82,7 @@ class Workspace:
             module.cuda.runtime.memsetAsync(start + places["done"], 0, SIZE, handle)
             self.descriptions = start + end
             if descriptions is not None:
-                _staging.upload(self.descriptions, descriptions.tobytes(), handle)
+                staging.upload(self.descriptions, descriptions.tobytes(), handle)
         self.work = np.zeros((), _WORK)
         for field, offset in places.items():
             self.work[field] = start + offset
@@ -133,8 +137,10 @@ class PreparedGroups:
         self.device, self.parts, self._again, self._others = device, tuple(parts), again, tuple(others)
         self._is_settled = False
         self.is_alive = True
+        self.is_of_graph = False  # whether replays settle the groups, in a workspace that nothing else may use then
         self._watched: list[Any] = []
-        self.places: list[Any] = []  # of torch's tensors, which can be moved in place
+        self.places: list[Any] = []  # of arrays that can be moved or given other shapes in place
+        self.by_shape = False
         self.kept: Any = None
 
     def launch(self, handle: int) -> None:
@@ -146,11 +152,12 @@ class PreparedGroups:
             If an earlier launch on the device has met a shape or an offset that does not fit; nothing is launched then.
         """
         group_errors.raise_noted(self.device)
-        captured = handle not in _NEVER_CAPTURED and bool(cupy().cuda.runtime.streamIsCapturing(handle))
+        captured, settles = is_capturing(handle), self._again or not self._is_settled
         if captured and self not in _captured:
             _captured.append(self)  # every replay needs its memory
+        self.is_of_graph = self.is_of_graph or (captured and settles)
         for part in self.parts:
-            if self._again or not self._is_settled:
+            if settles:
                 part.settling(handle)
             for plan in part.moving:
                 plan(handle)
@@ -181,44 +188,67 @@ class Recent:
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, PreparedGroups] = OrderedDict()
+        self._lock = Lock()
 
     def get(self, key: Any, arrays: Sequence[Sequence[Any]]) -> PreparedGroups | None:
         """What was prepared for a key, if the arrays, in several lists, still live and lie where they were."""
         found = self._known.get(key)
         if found is None:
             return None
-        if not found.is_alive or (found.places and found.places != _torch_places(arrays)):
-            del self._known[key]
+        if (
+            not found.is_alive
+            or (found.places and found.places != _places(arrays, found.by_shape))
+            # Replays may run beside this call: only the same capture goes on with their workspace.
+            or (found.is_of_graph and not is_capturing(found.parts[0].workspace.handle))
+        ):
+            with self._lock:
+                self._known.pop(key, None)
             return None
-        self._known.move_to_end(key)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
         return found
 
-    def keep(self, key: Any, prepared: PreparedGroups, arrays: Sequence[Sequence[Any]]) -> None:
-        """Keep what was prepared, where it can be known how long it holds: for arrays all of CuPy or all of torch."""
+    def keep(
+        self, key: Any, prepared: PreparedGroups, arrays: Sequence[Sequence[Any]], by_shape: bool = False
+    ) -> None:
+        """Keep what was prepared, where it can be known how long it holds: for arrays all of CuPy or all of torch.
+
+        Parameters
+        ----------
+        by_shape : bool
+            Whether the arrays' shapes say what is done, which can be changed in place too. A copy of whole arrays goes
+            by the order of their elements, which stays.
+        """
         together = [array for several in arrays for array in several]
         libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
         if libraries not in ({"cupy"}, {"torch"}):
             return
-        if libraries == {"torch"}:
-            prepared.places = _torch_places(arrays)
+        prepared.by_shape = by_shape
+        if by_shape or libraries == {"torch"}:
+            prepared.places = _places(arrays, by_shape)
         if prepared.watch(together):
-            while len(self._known) >= _KEPT:
-                self._known.popitem(last=False)
-            self._known[key] = prepared
+            with self._lock:
+                while len(self._known) >= _KEPT:
+                    self._known.popitem(last=False)
+                self._known[key] = prepared
 
     def clear(self) -> None:
         """Forget all of them."""
         self._known.clear()
 
 
-def _torch_places(arrays: Sequence[Sequence[Any]]) -> list[Any]:
-    """Where tensors lie, and how: of how many elements they are where all are contiguous, else shapes and strides.
+def _places(arrays: Sequence[Sequence[Any]], by_shape: bool) -> list[Any]:
+    """Where arrays lie, and how: tensors of how many elements where all are contiguous, else shapes and strides.
 
-    Tensors can be moved and resized in place. Asked for by methods of the type, without a frame of Python for each.
+    Tensors can be moved and resized in place, arrays of CuPy be given other shapes. Asked for by methods of the type,
+    without a frame of Python for each.
     """
-    tensor = sys.modules["torch"].Tensor
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is None or not any(isinstance(several[0], tensor) for several in arrays if several):
+        return [[(array.shape, array.strides) for array in several] for several in arrays]
     places: list[Any] = [[list(map(tensor.data_ptr, several)), list(map(tensor.numel, several))] for several in arrays]
-    if not all(all(map(tensor.is_contiguous, several)) for several in arrays):
+    if by_shape or not all(all(map(tensor.is_contiguous, several)) for several in arrays):
         places += [[list(map(tensor.size, several)), list(map(tensor.stride, several))] for several in arrays]
     return places
 
@@ -233,13 +263,13 @@ def listed(arrays: Any, name: str) -> list[Any]:
     """
     if isinstance(arrays, (list, tuple)):
         return list(arrays)
-    if not hasattr(arrays, "__cuda_array_interface__") and not hasattr(arrays, "data_ptr"):
-        try:
+    try:
+        if not hasattr(arrays, "__cuda_array_interface__") and not hasattr(arrays, "data_ptr"):
             return list(arrays)
-        except CupytmaError:
-            raise
-        except Exception:  # a caller's iterable may raise anything
-            pass
+    except CupytmaError:
+        raise
+    except Exception:  # a caller's class may raise anything
+        pass
     raise ArrayError(f"{name} is a {type(arrays).__name__}; a list of arrays is needed")
 
 
@@ -257,11 +287,16 @@ def views_of(arrays: Sequence[Any], name: str) -> list[ArrayView]:
             view = view_of(array)
         except ArrayError as error:
             raise ArrayError(f"{name}[{position}]: {error}") from None
+        except Exception as error:  # a caller's class may raise anything
+            raise ArrayError(f"{name}[{position}] cannot be read: {type(error).__name__}: {error}") from None
         if view.device is None:
             raise ArrayError(
                 f"{name}[{position}] is in host memory; the Tensor Memory Accelerator reaches device memory only: move "
                 "it with cupy.asarray, or use cupytma.sim, which works on numpy arrays"
             )
+        check_address(view, f"{name}[{position}]")
+        if view.dtype == "object":
+            raise ArrayError(f"{name}[{position}] holds references to objects, and a copy of bits would not count them")
         found.append(view)
     return found
 
@@ -416,7 +451,7 @@ def is_on_device(values: Any) -> bool:
         return False
     try:
         return view_of(values).device is not None
-    except ArrayError:
+    except Exception:  # no array, or a caller's class that raises
         return False
 
 
@@ -437,14 +472,26 @@ def whole_numbers(values: Any, name: str, shape: tuple[int | None, ...]) -> npt.
     if found.ndim != len(shape) or any(w not in (None, n) for n, w in zip(found.shape, shape, strict=True)):
         wanted = ", ".join("any" if extent is None else str(extent) for extent in shape)
         raise ArrayError(f"{name} has shape {found.shape}; ({wanted}) is needed")
+    if found.dtype.kind == "u" and found.size and found.max() > _LARGEST:
+        raise ArrayError(f"{name} = {shown(values)}: {int(found.max())} is more than {_LARGEST}, the largest that fits")
     return found.astype(np.int64)
+
+
+def place_of_work(handle: int) -> Any:
+    """What tells streams apart: the handle, and for the default stream of each thread the thread."""
+    if handle != _PER_THREAD:
+        return handle
+    if not hasattr(_thread, "mark"):
+        _thread.mark = object()
+    return handle, _thread.mark
 
 
 def handle_for(stream: Any, arrays: Sequence[Any]) -> int:
     """The stream to work on: the given one, else torch's current one if an array is torch's, else CuPy's."""
     if stream is not None:
         return handle_of(stream)
+    torch = getattr(sys.modules.get("torch"), "Tensor", None)  # arrays can be torch's only if torch is loaded
     for array in arrays:
-        if hasattr(array, "data_ptr"):
+        if torch is not None and isinstance(array, torch):
             return current_handle(place_of(array)[1])
     return current_handle(None)

@@ -161,6 +161,17 @@ class _Bytes:
         }
 
 
+def check_address(view: ArrayView, name: str) -> None:
+    """Refuse an array that has elements and lies nowhere.
+
+    Raises
+    ------
+    ArrayError
+    """
+    if view.size and not view.address:
+        raise ArrayError(f"{name} has {view.size} elements at a null address; give an array that has memory")
+
+
 def share_memory(one: ArrayView, other: ArrayView) -> bool:
     """Whether two views share a byte; True where that cannot be settled in reasonable time."""
     import numpy as np

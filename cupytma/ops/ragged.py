@@ -23,6 +23,8 @@ from cupytma.ops.groups import (
     handle_for,
     integers_argument,
     is_on_device,
+    place_of_work,
+    staging,
     views_of,
     whole_numbers,
 )
@@ -32,6 +34,8 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
 from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
+
+_MOST_ROWS = 2**40  # more than any memory holds
 
 
 def ragged_gather(ragged: Any, offsets: Any, padded: Any = None, *, rows: Any = None, stream: Any = None) -> Any:
@@ -134,8 +138,8 @@ def _rows(rows: Any, offsets: Any) -> int:
         found = whole(rows)
     except TypeError as error:
         raise ArrayError(f"rows: {error}") from None
-    if found < 0:
-        raise ArrayError(f"rows = {shown(rows)} is negative")
+    if not 0 <= found <= _MOST_ROWS:
+        raise ArrayError(f"rows = {shown(rows)} is outside 0 … {_MOST_ROWS}")
     return found
 
 
@@ -144,12 +148,12 @@ _recent = Recent()
 
 def _move(name: str, ragged: Any, padded: Any, offsets: Any, gathers: bool, handle: int) -> None:
     on_device, arrays = is_on_device(offsets), (ragged, padded, offsets)
-    key = (name, handle, *map(id, arrays))
+    key = (name, place_of_work(handle), *map(id, arrays))
     prepared = _recent.get(key, (arrays,)) if on_device else None
     if prepared is None:
         prepared = _prepare(name, _on_device(ragged, "ragged"), _on_device(padded, "padded"), offsets, gathers, handle)
         if on_device:
-            _recent.keep(key, prepared, (arrays,))
+            _recent.keep(key, prepared, (arrays,), by_shape=True)
     prepared.launch(handle)
 
 
@@ -158,17 +162,18 @@ def _prepare(
 ) -> PreparedGroups:
     device = common_device((ragged, padded))
     _check_arrays(ragged, padded, offsets, gathers)
-    if not padded.size:
+    if not is_on_device(offsets):
+        offsets = _checked(offsets, ragged.shape[0], padded.shape[1])
+    # Where a padded row has room for nothing, only the device can tell whether a sequence has any rows.
+    if not padded.size and (isinstance(offsets, np.ndarray) or 0 in (padded.shape[0], *padded.shape[2:])):
         return PreparedGroups(device, (), again=True)
     with cupy().cuda.Device(device):
         stream = as_cupy(handle)
         for view in (ragged, padded):
             if view.stream is not None:
                 wait_for(view.stream, stream)
-        if not is_on_device(offsets):
-            offsets = _checked(offsets, ragged.shape[0], padded.shape[1])
-            with stream:
-                offsets = cupy().asarray(offsets)
+        if isinstance(offsets, np.ndarray):
+            offsets = staging.array(offsets, stream)
         return _prepared(name, ragged, padded, offsets, gathers, handle, device)
 
 

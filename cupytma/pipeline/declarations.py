@@ -173,6 +173,8 @@ class Declaration:
         return any(re.search(rf"\b{word}\b", code) for code in (self.consume, self.finish))
 
 
+# What calls of a kernel and of its program take by name, beside the scalars.
+_PARAMETERS = ("out", "stream", "reference", "blocks")
 EACH = ("element", "row", "tile")
 OVER = ("row", "all")
 # Variables that the code sees, and names of the code around it.
@@ -191,16 +193,18 @@ _TAKEN = frozenset(
 _KEYWORDS = frozenset(
     re.findall(
         r"\w+",
-        """alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue
-        decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto if
-        inline int long mutable namespace new noexcept not nullptr operator or private protected public register
-        reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this throw
-        true try typedef typeid typename union unsigned using virtual void volatile while xor
+        """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
+        co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype
+        default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline
+        int long main mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
+        register reinterpret_cast requires return short signed sizeof static static_assert static_cast std struct
+        switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
+        volatile wchar_t while xor xor_eq NULL
         min max exp expf log logf sqrt sqrtf abs fabs fabsf pow powf sin cos tan""",
     )
 )
 _SUFFIXES = ("_map", "_array", "_value")
-_DECLARED = re.compile(r"(\w+)\s+([A-Za-z]\w*)")
+_DECLARED = re.compile(r"(\w+)\s+([A-Za-z]\w*)", re.ASCII)
 
 
 def parse_declaration(
@@ -219,7 +223,7 @@ def parse_declaration(
             raise PipelineError(f"{what} = {shown(value)}: text (str) is needed")
     if not consume.strip():
         raise PipelineError("consume is empty: write what is done with the inputs, such as 'out = 2 * a'")
-    if not re.fullmatch(r"[A-Za-z]\w*", name) or name in _KEYWORDS or name in _TAKEN:
+    if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or name in _KEYWORDS or name in _TAKEN:
         raise PipelineError(f"name = {shown(name)} is no name for a function in C++; give one such as 'scale_add'")
     _choice("each", each, EACH)
     _choice("over", over, OVER)
@@ -252,6 +256,8 @@ def _choice(what: str, value: Any, known: tuple[str, ...]) -> None:
 
 def _statements(code: str) -> str:
     text = code.strip("\n").rstrip()
+    if "//" in text.rpartition("\n")[2]:
+        return text + "\n;"  # a comment would take what follows it in its line
     return text + ";" if text and text[-1] not in ";}" else text
 
 
@@ -307,6 +313,9 @@ def _check_names(found: Declaration) -> None:
         if name in seen:
             raise PipelineError(f"{name!r} is declared twice; give every array, scalar and result a name of its own")
         seen.add(name)
+    for scalar in found.scalars:
+        if scalar.name in _PARAMETERS:
+            raise PipelineError(f"{scalar.name!r} is a parameter of the call that gives the scalar; call it otherwise")
 
 
 def scalar_bits(declared: Declared, value: Any) -> int:
@@ -319,8 +328,10 @@ def scalar_bits(declared: Declared, value: Any) -> int:
     """
     kind = declared.type
     try:
+        if isinstance(value, (str, bytes, bytearray)) or (value.__class__ is not int and _is_complex(value)):
+            raise TypeError
         if kind.name == "bool":
-            number: Any = bool(value)
+            number: Any = _truth(value)
         elif kind.name.startswith("float"):
             number = float(value)
         else:
@@ -329,3 +340,15 @@ def scalar_bits(declared: Declared, value: Any) -> int:
     except Exception:  # a caller's class may raise anything
         raise PipelineError(f"scalar {declared.name} = {shown(value)} is no {kind.name}") from None
     return int.from_bytes(packed, "little")
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
+
+
+def _truth(value: Any) -> bool:
+    """A bool, of Python's or another library's; or 0 or 1. The truth of anything else is rarely what is meant."""
+    number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, int) or number not in (0, 1):
+        raise TypeError
+    return bool(number)

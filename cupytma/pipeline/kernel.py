@@ -45,7 +45,7 @@ class PipelineKernel:
         self.options = options
         self._compile_options = compile_options
 
-    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
         """Run the kernel on the current stream; returns at once.
 
         Parameters
@@ -128,7 +128,7 @@ class PipelineKernel:
         return source_of(self.declaration, self.plan(*arrays, out=out, target=target).variant)
 
     def program(
-        self, *arrays: Any, reference: Callable[..., Any], out: Any = None, blocks: int = 2, **scalars: Any
+        self, /, *arrays: Any, reference: Callable[..., Any], out: Any = None, blocks: int = 2, **scalars: Any
     ) -> Program:
         """The kernel's schedule for numpy arrays, as a program that the simulator runs under many schedules.
 

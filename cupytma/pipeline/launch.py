@@ -23,7 +23,7 @@ from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import cupy_stream, current_handle, current_stream, wait_for
+from cupytma.runtime.streams import cupy_stream, current_handle, current_stream, is_capturing, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _KEPT = 256
 _COMBINING_BLOCKS = 4  # of one multiprocessor
 # Where a launch is planned: arrays lie far from one another, and their last bits decide what is planned.
 _BASE = 1 << 44
+_captured: list[Any] = []  # what replays of CUDA graphs leave partial results in
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,8 @@ def _launch(
         with stream:
             memory = cupy().empty(launches.partial, np.uint8)  # which the stream's later work may take over
         partial = memory.data.ptr
+        if is_capturing(stream.ptr):
+            _captured.append(memory)
     for template in launches.templates:
         template(stream.ptr, *addresses, *bits, partial)
     return launches

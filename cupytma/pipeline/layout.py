@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from cupytma.errors import ArrayError, PipelineError
-from cupytma.ops.layout import check_overlap, share_memory
+from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.tensormap.arrays import ArrayView
 
@@ -90,6 +90,7 @@ def check_arrays(declaration: Declaration, inputs: Sequence[ArrayView], results:
     shape = broadcast_shape(declaration.inputs, inputs)
     named = [*zip(declaration.inputs, inputs, strict=True), *zip(declaration.results, results, strict=True)]
     for declared, view in named:
+        check_address(view, declared.name)
         if view.dtype != declared.type.name:
             raise ArrayError(
                 f"{declared.name} is {view.dtype}, and {declared.type.name} is declared; convert it, or make a kernel "

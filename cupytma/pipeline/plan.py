@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from cupytma.errors import DescriptorError, PipelineError
+from cupytma.errors import ArrayError, DescriptorError, PipelineError
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.pipeline.layout import Layout, check_rank, common_layout
 from cupytma.pipeline.tiles import Pieces, Shaping, choose_box, given_box
@@ -29,6 +29,7 @@ _USUAL_STAGES = 8
 _RESERVED = 1024  # bytes of each block that the system has, and as many for barriers and what is combined
 _WORDS = {8: DataType.UINT64, 4: DataType.UINT32, 2: DataType.UINT16, 1: DataType.UINT8}
 _SMALLEST_BOX = (1,) * 4
+_MOST = 2**31 - 1  # a tile's number, and the coordinates of its elements
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def plan_pipeline(
     PipelineError
         If a box does not fit the arrays, or the stages not the shared memory.
     ArrayError
-        If the arrays have too many dimensions.
+        If the arrays have too many dimensions, or too many tiles.
     """
     layout = common_layout(declaration, inputs, results, as_they_are=options.box is not None)
     views = [*inputs, *results][: len(declaration.arrays)]
@@ -322,7 +323,24 @@ def _assembled(
         box, tuple(ways), stages, options.threads, options.blocks, WARP_THREADS if alone else options.threads,
         _by_row(declaration, box), shared_bytes,
     )
-    return PipelinePlan(declaration, layout, variant, maps, tuple(reasons), tuple(stored))
+    plan = PipelinePlan(declaration, layout, variant, maps, tuple(reasons), tuple(stored))
+    _check_counters(plan)
+    return plan
+
+
+def _check_counters(plan: PipelinePlan) -> None:
+    """Refuse arrays whose tiles the kernel cannot count, or whose coordinates are no numbers of 32 bits."""
+    extent, box = plan.layout.extents[0], plan.variant.box[0]
+    if plan.counts[0] * box > _MOST:
+        raise ArrayError(
+            f"an extent of {extent} is too large for tiles of {box} elements, the last of which ends at "
+            f"{plan.counts[0] * box}: coordinates are signed 32-bit numbers; call the kernel for parts of the arrays"
+        )
+    if plan.tiles > _MOST:
+        raise ArrayError(
+            f"the arrays are {plan.tiles} tiles of {plan.variant.box[::-1]} elements, and a kernel counts {_MOST} at "
+            "most: call it for parts of the arrays, or give larger tiles (tile_bytes, or box)"
+        )
 
 
 def _map(

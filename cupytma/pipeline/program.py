@@ -11,9 +11,10 @@ import numpy as np
 
 from cupytma.errors import ArrayError, PipelineError
 from cupytma.ops.simulated_copy import span_of
-from cupytma.pipeline.declarations import ElementType
+from cupytma.pipeline.declarations import Declared, ElementType
 from cupytma.pipeline.layout import broadcast_shape, result_shape
 from cupytma.pipeline.plan import OUTPUT_STAGES, PipelinePlan
+from cupytma.runtime.given import shown
 from cupytma.sim.program import Operation, Program, ProgramArray, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.targets import DEFAULT_TARGET
@@ -344,16 +345,16 @@ class _Model:
             count = len(self.declaration.outputs)
             for held, values, entry in zip(found, made[count:], self.declaration.accumulators, strict=True):
                 ufunc = getattr(np, entry.combination.ufunc)
-                values = np.asarray(values).astype(_value_type(entry.type)).reshape(given[0].shape)
+                values = _numbers(values, entry.declared).astype(_value_type(entry.type)).reshape(given[0].shape)
                 _gather(held, values, inside.reshape(shape), part.start // self.inner, ufunc, self._by_rows)
         return [
-            self._padded(values, declared.type, given[0].shape, part)
+            self._padded(_numbers(values, declared), declared.type, given[0].shape, part)
             for values, declared in zip(made[:count], self.declaration.outputs, strict=True)
         ]
 
     def _padded(self, values: Any, kind: ElementType, shape: tuple[int, ...], part: slice) -> Any:
         """An output's elements as they lie in shared memory."""
-        values = np.broadcast_to(np.asarray(values), shape).astype(numpy_type(kind.name))
+        values = np.broadcast_to(values, shape).astype(numpy_type(kind.name))
         if self.declaration.each == "row":
             whole = np.zeros((shape[0], self.inner), values.dtype)
             whole[:, : shape[1]] = values
@@ -439,3 +440,11 @@ def _identity(ufunc: str, kind: np.dtype[Any]) -> Any:
     else:
         low, high = np.iinfo(kind).min, np.iinfo(kind).max
     return kind.type(high if ufunc == "minimum" else low)
+
+
+def _numbers(values: Any, declared: Declared) -> Any:
+    """What the reference returned for a result."""
+    found = np.asarray(values)
+    if found.dtype.kind in "OcSUmM":
+        raise PipelineError(f"reference returned {shown(values)} for {declared}, which is no array of real numbers")
+    return found

@@ -10,6 +10,7 @@ from cupytma.errors import EmissionError
 from cupytma.ptx.checks import shown
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LAST_NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:,|$)", re.ASCII)
 _MOST = 64
 
 
@@ -49,7 +50,10 @@ def appended_maps(
         _listed(name, given) for name, given in (("parameters", parameters), ("device", device), ("host", host))
     )
     names = [*born_there, *born_here]
+    taken = {found for text in own for found in _LAST_NAME.findall(text)}
     for name in names:
+        if name in taken:
+            raise EmissionError(f"appended_maps: {name} is one of the parameters already")
         if not _NAME.fullmatch(name):
             raise EmissionError(f"appended_maps: {shown(name)} is no name in C++")
         if names.count(name) > 1:

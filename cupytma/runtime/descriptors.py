@@ -195,6 +195,11 @@ class DescriptorBuffer:
             raise SlotError(f"{count} maps from slot {first} on; the buffer has {len(self)} slots")
         return first
 
+    def uploaded(self, values: Any, stream: Any) -> Any:
+        """Numbers of the host in device memory, ordered on a stream; what a graph has of them lives with the buffer."""
+        with self._lock:
+            return self._staging.array(values, stream)
+
     def changed_by_device(self, first: int, count: int) -> None:
         """Note that kernels write slots, whose maps the host then does not know."""
         with self._lock:

@@ -12,7 +12,6 @@ import numpy as np
 from cupytma.errors import ArrayError, CupytmaError, DescriptorError
 from cupytma.runtime.compiler import Module, compile
 from cupytma.runtime.descriptors import DescriptorBuffer
-from cupytma.runtime.device import cupy
 from cupytma.runtime.device_rules import MOST_FAILURES, OPERANDS, rules_header
 from cupytma.runtime.given import shown, whole
 from cupytma.runtime.operand_columns import Column, check_host_rows, column_of, columns_of, count_of, on_device
@@ -305,13 +304,7 @@ def _placed(column: Column, buffer: DescriptorBuffer, stream: Any) -> Column:
             )
         wait_for(column.view.stream, stream)
         return column
-    return on_device(column, lambda rows: _uploaded(rows, stream))
-
-
-def _uploaded(rows: Any, stream: Any) -> Any:
-    """An array in the device's memory, there before the stream's next launch."""
-    with stream:
-        return cupy().asarray(rows)
+    return on_device(column, lambda rows: buffer.uploaded(rows, stream))
 
 
 def _request(buffer: DescriptorBuffer, columns: Mapping[str, Column], first: int, count: int) -> Any:

@@ -63,7 +63,8 @@ class Kernel(Occupancy):
         """Slots in global memory that the kernel makes or changes tensor maps in, read from its PTX.
 
         A pointer counts once for each constant distance from it: ``slots[blockIdx.x]`` is one slot, ``slots[0]`` and
-        ``slots[1]`` are two. `cupytma.ptx.appended_maps` puts such pointers before the maps of the host.
+        ``slots[1]`` are two. The pointers of a function that is not inlined count once each.
+        `cupytma.ptx.appended_maps` puts such pointers before the maps of the host.
         """
         from cupytma.runtime.map_counts import device_maps
 

@@ -11,7 +11,8 @@ from cupytma.runtime.signature import KernelSignature
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\([^)]*\))?[^{]*\{")
+_CODE = re.compile(r"\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)\s*(?:\([^)]*\))?[^{;]*\{")
+_CALLED = re.compile(r"\bcall(?:\.uni)?\s+(?:\([^)]*\)\s*,\s*)?([\w$]+)")
 # What writes a tensor map in global memory; the first operand is its address.
 _WRITES = re.compile(
     r"tensormap\.(?:cp_fenceproxy\.global|replace\.tile\.\w+\.global)[\w.:]*\s*\[\s*([%\w$]+)\s*(?:\+\s*(\d+))?\s*\]"
@@ -20,6 +21,10 @@ _LOADED = re.compile(r"ld\.param\.(?:v\d\.)?[ub]64\s+\{?([^\[}]+)\}?\s*,\s*\[([%
 _MOVED = re.compile(r"(?:mov\.[ubs]64|cvta(?:\.to)?\.global\.u64)\s+(%\w+)\s*,\s*([%\w$]+)\s*;")
 _ADDED = re.compile(r"add\.[su]64\s+(%\w+)\s*,\s*(%\w+)\s*,\s*(%?-?\w+)\s*;")
 _SCALED = re.compile(r"mad\.(?:wide|lo)\.[su]\d+\s+(%\w+)\s*,\s*[^,;]+,\s*[^,;]+,\s*(%\w+)\s*;")
+_CHOSEN = re.compile(r"selp\.[bsu]64\s+(%\w+)\s*,\s*([%\w$]+)\s*,\s*([%\w$]+)\s*,")
+# What debug builds keep in the thread's own memory, which stands for a register here.
+_KEPT = re.compile(r"st\.(?:local\.)?[bu]64\s+\[(%SPL?(?:\+\d+)?)\]\s*,\s*(%\w+)\s*;")
+_FETCHED = re.compile(r"ld\.(?:local\.)?[bu]64\s+(%\w+)\s*,\s*\[(%SPL?(?:\+\d+)?)\]\s*;")
 _READ = "at "
 _WALKED = -1  # in the place of an offset: a loop adds to the address
 
@@ -51,27 +56,35 @@ def host_maps(signature: KernelSignature) -> int:
 def device_maps(ptx: str, kernel: str) -> frozenset[Origin]:
     """The slots that a kernel writes maps to: each pointer that it is given counts once for each constant distance.
 
-    A slot of an array counts once, whichever one a block takes.
+    A slot of an array counts once, whichever one a block takes. What a function that is not inlined is given counts as
+    a pointer of its own, however often it is called.
     """
-    body = _body(ptx, kernel)
-    definitions = _definitions(body)
     found: set[Origin] = set()
-    for match in _WRITES.finditer(body):
-        found |= set(_origins(match[1], int(match[2] or 0), definitions, frozenset())) or {Origin(match[1], 0)}
+    for body in _bodies(ptx, kernel):
+        definitions = _definitions(body)
+        for match in _WRITES.finditer(body):
+            found |= set(_origins(match[1], int(match[2] or 0), definitions, frozenset())) or {Origin(match[1], 0)}
     walked = {origin.name for origin in found if origin.offset == _WALKED}
     return frozenset(Origin(o.name, 0) if o.name in walked else o for o in found)
 
 
-def _body(ptx: str, kernel: str) -> str:
-    """The text between a kernel's braces."""
-    for match in _ENTRY.finditer(ptx):
-        if match[1] == kernel:
-            depth, end = 1, match.end()
-            while depth and end < len(ptx):
-                depth += {"{": 1, "}": -1}.get(ptx[end], 0)
-                end += 1
-            return ptx[match.end() : end]
-    return ""
+def _bodies(ptx: str, kernel: str) -> Iterator[str]:
+    """The text between the braces of a kernel, and of the functions that it calls."""
+    starts = {match[1]: match.end() for match in _CODE.finditer(ptx)}
+    pending, seen = [kernel], {kernel}
+    while pending:
+        start = starts.get(pending.pop())
+        if start is None:
+            continue
+        depth, end = 1, start
+        while depth and end < len(ptx):
+            depth += {"{": 1, "}": -1}.get(ptx[end], 0)
+            end += 1
+        body = ptx[start:end]
+        called = set(_CALLED.findall(body)) - seen
+        seen |= called
+        pending += called
+        yield body
 
 
 _Definition = tuple[str, int]  # another register or a name, and constant bytes added to it
@@ -84,9 +97,11 @@ def _definitions(body: str) -> dict[str, list[_Definition]]:
         for place, register in enumerate(match[1].split(",")):
             # Marked, for what is read there is another address than that of the parameter.
             found.setdefault(register.strip(), []).append((f"{_READ}{match[2]}", int(match[3] or 0) + 8 * place))
-    for pattern in (_MOVED, _SCALED):
+    for pattern in (_MOVED, _SCALED, _KEPT, _FETCHED):
         for match in pattern.finditer(body):
             found.setdefault(match[1], []).append((match[2], 0))
+    for match in _CHOSEN.finditer(body):
+        found.setdefault(match[1], []).extend(((match[2], 0), (match[3], 0)))
     for match in _ADDED.finditer(body):
         register, one, other = match.groups()
         if other.startswith("%"):

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cupytma.errors import LaunchError
+from cupytma.errors import CupytmaError, LaunchError
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
 from cupytma.runtime.places import TorchDevice
 
 _HANDLES = 1 << 64  # a handle is an address
+_NEVER_CAPTURED = (0, 1)  # the legacy default stream
 
 
 class _Handle:
@@ -54,22 +55,28 @@ def handle_of(stream: Any) -> int:
     if stream.__class__ is int and 0 <= stream < _HANDLES:
         handle: int = stream
         return handle
-    for name in ("ptr", "cuda_stream"):  # CuPy's and torch's
-        found = getattr(stream, name, None)
-        if isinstance(found, int):
-            return found
-    if hasattr(stream, "__cuda_stream__"):
-        stream = stream.__cuda_stream__()[1]
-    found = getattr(stream, "handle", stream)  # Numba's is a ctypes pointer
-    found = getattr(found, "value", found)
     try:
-        if not isinstance(stream, bool) and 0 <= (number := whole(found)) < _HANDLES:
+        for name in ("ptr", "cuda_stream"):  # CuPy's and torch's
+            found = getattr(stream, name, None)
+            if isinstance(found, int):
+                return found
+        given = stream.__cuda_stream__()[1] if hasattr(stream, "__cuda_stream__") else stream
+        found = getattr(given, "handle", given)  # Numba's is a ctypes pointer
+        found = getattr(found, "value", found)
+        if not isinstance(given, bool) and 0 <= (number := whole(found)) < _HANDLES:
             return number
-    except TypeError:
+    except CupytmaError:
+        raise
+    except Exception:  # no number, or a caller's class that raises
         pass
     raise LaunchError(
         f"stream = {shown(stream)}: a stream of CuPy or torch, anything with __cuda_stream__, or a handle is needed"
     )
+
+
+def is_capturing(handle: int) -> bool:
+    """Whether work on a stream goes to a CUDA graph, whose replays use the memory of the capture again."""
+    return handle not in _NEVER_CAPTURED and bool(cupy().cuda.runtime.streamIsCapturing(handle))
 
 
 def current_handle(place: int | None) -> int:

@@ -7,15 +7,15 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cupytma.runtime.conversion import check_tensor_map
 from cupytma.runtime.device import cupy
-from cupytma.runtime.streams import handle_of
+from cupytma.runtime.streams import as_cupy, handle_of, is_capturing
 
 __all__ = ["Staging", "check_tensor_map", "stream_handle"]
 
 _HOST_TO_DEVICE = 1
-_DEFAULT_STREAMS = (0, 1)
 _SPARES = 8
 
 
@@ -46,8 +46,7 @@ class Staging:
         graph that captures it copies the same bytes at every replay, and they are kept as long as this object.
         """
         module, handle = cupy(), stream_handle(stream)
-        runtime = module.cuda.runtime
-        capturing = handle not in _DEFAULT_STREAMS and bool(runtime.streamIsCapturing(handle))
+        runtime, capturing = module.cuda.runtime, is_capturing(handle)
         if not capturing:  # asking an event could end the capture
             self.reclaim()
         with self._lock:
@@ -60,6 +59,19 @@ class Staging:
             event = module.cuda.Event(disable_timing=True)
             runtime.eventRecord(event.ptr, handle)
             self._pending.append((event, size, memory))
+
+    def array(self, values: npt.NDArray[Any], stream: Any) -> Any:
+        """Values in new device memory, there before the stream's next launch; of a graph's replays, before each.
+
+        The memory of a graph is kept as long as this object.
+        """
+        handle = stream_handle(stream)
+        with as_cupy(stream):
+            found = cupy().ndarray(values.shape, values.dtype)
+        self.upload(int(found.data.ptr), values.tobytes(), stream)
+        if is_capturing(handle):
+            self._captured.append(found)
+        return found
 
     def reclaim(self) -> None:
         """Take back the memory of uploads that are done."""

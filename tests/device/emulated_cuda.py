@@ -92,7 +92,8 @@ Array.__module__ = "cupy"
 class Stream:
     """A stream whose work is always done."""
 
-    ptr = 0
+    def __init__(self, ptr: int = 0) -> None:
+        self.ptr = ptr
 
     def __enter__(self) -> Stream:
         return self
@@ -129,7 +130,7 @@ class EmulatedCuda:
         module.cuda = SimpleNamespace(
             runtime=runtime, driver=driver, alloc=_memory, alloc_pinned_memory=lambda size: _pinned(size),
             Event=lambda **options: SimpleNamespace(ptr=0, done=True), get_current_stream=lambda: self.stream,
-            Device=self._device, Stream=Stream, ExternalStream=lambda handle: self.stream,
+            Device=self._device, Stream=Stream, ExternalStream=Stream,
         )  # fmt: skip
         module.ndarray, module.asarray = Array, lambda host: Array.of(np.array(host))
         module.empty = lambda shape, dtype=np.float64: Array.of(np.full(shape, 0xAB, np.uint8).astype(dtype))

@@ -171,3 +171,47 @@ def test_slots_at_constant_distances_are_counted_apart_and_those_of_one_array_on
 def test_names_that_cannot_be_parameters_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(EmissionError, match=message):
         appended_maps(**arguments)  # type: ignore[arg-type]
+
+
+_MAKES = """
+    __shared__ maps::Slot slot;
+    maps::copy_template(slot, &seed);
+"""
+
+
+@pytest.mark.parametrize("debug", [(), ("-G",)])
+@pytest.mark.parametrize(
+    ("parameters", "code", "count"),
+    [
+        ("CUtensorMap* a", "", 0),
+        ("CUtensorMap* a, CUtensorMap* b, int n", "maps::publish(n > 2 ? a : b, slot);", 2),
+        ("CUtensorMap* a, int n", "maps::publish(a + n, slot); maps::publish(a + 3, slot);", 2),
+        ("CUtensorMap* a, int n", "make(a, slot); make(a + n, slot);", 1),
+        ("CUtensorMap* a, CUtensorMap* b", "make(a, slot); maps::publish(b, slot);", 2),
+        ("CUtensorMap* a", "PUBLISH(0) PUBLISH(1) PUBLISH(0)", 2),
+    ],
+)
+def test_slots_are_counted_however_their_addresses_come_about(
+    parameters: str, code: str, count: int, debug: tuple[str, ...]
+) -> None:
+    module = tma.compile(
+        f"""
+        #include <cupytma.cuh>
+        namespace maps = cupytma::tensormap;
+        #define PUBLISH(i) maps::publish(a + i, slot);
+        __device__ __noinline__ void make(CUtensorMap* map, const maps::Slot& slot) {{ maps::publish(map, slot); }}
+        extern "C" __global__ void other(const __grid_constant__ CUtensorMap seed, CUtensorMap* a)
+        {{ {_MAKES} maps::publish(a, slot); }}
+        extern "C" __global__ void k(const __grid_constant__ CUtensorMap seed, {parameters})
+        {{ {_MAKES} {code} }}
+        """,
+        "sm_90a", options=debug,
+    )  # fmt: skip
+    assert (module.kernel("k").num_host_tmas, module.kernel("k").num_device_tmas) == (1, count)
+
+
+def test_appended_maps_take_no_name_that_a_parameter_has() -> None:
+    for own in ("int a", ["float* out", "int n, float *a"], "int a, int n", "const int a[3]"):
+        with pytest.raises(EmissionError, match="a is one of the parameters already"):
+            appended_maps(own, device="a")
+    assert appended_maps("int aa, float* b", device="a").endswith("CUtensorMap* a")

@@ -182,3 +182,22 @@ def test_making_maps_can_be_captured_and_replayed_with_other_parameters() -> Non
     graph.launch(stream)
     found = [held.decode().global_address for held in buffer.to_host(stream)]
     assert found == addresses.get().tolist()
+
+
+def test_rows_of_the_host_are_uploaded_at_every_replay() -> None:
+    import cupy
+
+    addresses, extents, strides = rebound(100)
+    buffer, stream = tma.DescriptorBuffer(100), cupy.cuda.Stream(non_blocking=True)
+    tma.rebind_on_device(buffer, TEMPLATE, addresses, extents, strides, stream=stream)
+    stream.synchronize()
+    with stream:
+        stream.begin_capture()
+        tma.rebind_on_device(buffer, TEMPLATE, addresses, extents, strides, stream=stream)
+        graph = stream.end_capture()
+        others = [cupy.full(1 << size, 7, cupy.uint8) for size in range(9, 16)]  # which may take freed memory
+    tma.rebind_on_device(buffer, TEMPLATE, addresses + (1 << 20), extents, strides, stream=stream)
+    graph.launch(stream)
+    found = [held.decode().global_address for held in buffer.to_host(stream)]
+    assert found == addresses.tolist()
+    assert all(bool((other == 7).all()) for other in others)

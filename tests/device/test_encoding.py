@@ -296,3 +296,18 @@ def test_too_few_slots_targets_without_replace_and_other_buffers_are_refused(cud
 def test_every_error_is_one_of_the_packages() -> None:
     assert issubclass(DescriptorError, CupytmaError)
     assert issubclass(SlotError, IndexError)
+
+
+@needs_compiler
+def test_rows_of_the_host_live_as_long_as_a_graph_that_uploads_them(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = DescriptorBuffer(2, target="sm_90a")
+    rows = {"global_address": [1 << 20, 1 << 21], "global_dim": [[256], [512]]}
+    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
+    encode_on_device(buffer, {"data_type": "UINT8", "box_dim": (64,), **rows}, stream=7)
+    held = [entry.get().tolist() for entry in buffer._staging._captured if isinstance(entry, Array)]
+    assert held == list(rows.values())
+    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: False)
+    encode_on_device(buffer, {"data_type": "UINT8", "box_dim": (64,), **rows}, stream=7)
+    assert len([entry for entry in buffer._staging._captured if isinstance(entry, Array)]) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,91 @@ def test_a_pair_of_more_dimensions_than_a_group_can_have_is_copied_by_itself(
     assert [(a.shape, b.shape) for a, b in moved] == [(source.shape, source.shape)]
     assert moved[0][0].address == source.ctypes.data
     np.testing.assert_array_equal(made[1].host, plain)
+
+
+class Awkward:
+    """Refuses whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __iter__(self) -> Any:
+        raise KeyError("no")
+
+
+class Nowhere:
+    """An array without memory."""
+
+    __cuda_array_interface__ = {  # noqa: RUF012
+        "version": 3, "shape": (4,), "typestr": "<f4", "data": (0, False), "strides": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((Awkward(),), {}, "sources is a Awkward; a list of arrays"),
+        (([Awkward()],), {}, r"sources\[0\] cannot be read"),
+        (([Array((4,))], Awkward()), {}, "destinations is a Awkward"),
+        (([Array((4,))], [Awkward()]), {}, r"destinations\[0\] cannot be read"),
+        (([Array((4,))], [Array((4,))]), {"shapes": Awkward()}, "shapes = .*: whole numbers"),
+        (([Array((4,))], [Array((4,))]), {"shapes": np.array([[2**64 - 1]], np.uint64)}, "is more than"),
+        (([Array((4,))], [Array((4,))]), {"stream": Awkward()}, "stream = .*: a stream of CuPy"),
+        (([Nowhere()],), {}, "4 elements at a null address"),
+        (([Array((4,), np.float32)], [Nowhere()]), {}, "4 elements at a null address"),
+    ],
+)
+def test_whatever_is_no_array_is_refused_by_its_place(
+    cuda: EmulatedCuda, arguments: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(CupytmaError, match=message):
+        grouped_copy(*arguments, **options)
+    assert cuda.launches == []
+
+
+@needs_compiler
+def test_a_call_beside_a_graph_has_a_workspace_of_its_own(cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [Array.of(np.ones((8, 8)))], [Array.of(np.zeros((8, 8)))]
+    shapes = Array.of(np.array([[4, 4]]))
+    used = []
+    for capturing in (False, False, True, True, False, False, True):
+        monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle, answer=capturing: answer)
+        grouped_copy(*arrays, shapes=shapes, stream=7)
+        used.append(next(reversed(module._recent._known.values())))
+    number = {id(prepared): i for i, prepared in enumerate(dict.fromkeys(used))}
+    # The capture takes over the first; the call after it gets another, which the next capture takes over in turn.
+    assert [number[id(prepared)] for prepared in used] == [0, 0, 0, 0, 1, 1, 1]
+
+
+@needs_compiler
+def test_threads_with_default_streams_of_their_own_settle_for_themselves(cuda: EmulatedCuda) -> None:
+    arrays = [Array.of(np.ones((8, 8)))], [Array.of(np.zeros((8, 8)))]
+    for _ in range(2):
+        thread = Thread(target=grouped_copy, args=arrays, kwargs={"stream": 2})
+        thread.start()
+        thread.join()
+    assert cuda.launches == ["settle_pairs", "move_groups"] * 2
+    for _ in range(2):
+        grouped_copy(*arrays, stream=2)
+    assert cuda.launches[4:] == ["settle_pairs", "move_groups", "move_groups"]
+
+
+@needs_compiler
+def test_rows_are_joined_no_further_than_coordinates_reach(cuda: EmulatedCuda) -> None:
+    row = 12 << 30  # bytes; two that lie together are more than 2^31 words
+
+    class Far:
+        def __init__(self, address: int) -> None:
+            self.__cuda_array_interface__ = {
+                "version": 3, "shape": (2, 2, row), "typestr": "|u1", "data": (address, False),
+                "strides": (2 * row + 16, row, 1),
+            }  # fmt: skip
+
+    views = [[tma.tensormap.arrays.view_of(Far(address))] for address in (1 << 45, 1 << 46)]
+    prepared = module.prepare(*views, Array.of(np.array([[2, 2, row]])), 0)
+    prepared.parts[0].settling(0)
+    (group,) = groups_of(prepared)
+    assert (group["kind"], group["pair"]["run"], group["pair"]["outer_rank"]) == (2, row, 2)
+    address = int(prepared.parts[0].workspace.work["maps"])
+    held = tma.TensorMap.from_bytes(bytes((ctypes.c_uint8 * 128).from_address(address))).decode()
+    assert held.global_dim == (row // 8, 2, 2)

@@ -209,3 +209,35 @@ def test_more_dimensions_than_a_group_can_have_are_copied_too() -> None:
     made = tma.grouped_copy([array, cupy.ones(3)])
     assert bool((made[0] == array).all())
     assert made[1].get().tolist() == [1, 1, 1]
+
+
+def test_replays_and_calls_on_another_stream_do_not_meet_in_one_workspace() -> None:
+    import cupy
+
+    sources = [cupy.full((64, 256), i + 1, cupy.uint8) for i in range(200)]
+    destinations = [cupy.zeros((64, 256), cupy.uint8) for _ in range(200)]
+    shapes = cupy.full((200, 2), 64, cupy.int32)
+    stream, beside = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    tma.grouped_copy(sources, destinations, shapes=shapes, stream=stream)
+    with stream:
+        stream.begin_capture()
+        tma.grouped_copy(sources, destinations, shapes=shapes, stream=stream)
+        graph = stream.end_capture()
+    for _ in range(200):
+        graph.launch(beside)
+        tma.grouped_copy(sources, destinations, shapes=shapes, stream=stream)
+    cupy.cuda.Device().synchronize()
+    for i, destination in enumerate(destinations):
+        assert bool((destination[:, :64] == i + 1).all())
+        assert not bool(destination[:, 64:].any())
+
+
+def test_a_matrix_that_was_given_another_shape_in_place_is_turned_by_that() -> None:
+    import cupy
+
+    source, turned = cupy.arange(64 * 96, dtype=cupy.float32).reshape(64, 96).copy(), cupy.zeros((96, 64), cupy.float32)
+    for shape in ((64, 96), (96, 64), (32, 192)):
+        source.shape, turned.shape = shape, shape[::-1]
+        tma.grouped_transpose([source], [turned])
+        np.testing.assert_array_equal(turned.get(), source.get().T)

@@ -123,3 +123,23 @@ def test_what_cannot_be_transposed_is_refused_before_anything_is_launched(
         with pytest.raises(ArrayError, match=message):
             grouped_transpose(*arguments, **options)
     assert cuda.launches == []
+
+
+@needs_compiler
+def test_a_matrix_that_was_given_another_shape_is_turned_by_that(cuda: EmulatedCuda) -> None:
+    source, destination = Array.of(np.arange(32.0).reshape(4, 8)), Array.of(np.zeros((8, 4)))
+    for shape in ((4, 8), (8, 4), (2, 16)):
+        source.host, destination.host = source.host.reshape(shape), destination.host.reshape(shape[::-1])
+        grouped_transpose([source], [destination])
+        np.testing.assert_array_equal(destination.host, source.host.T)
+
+
+def test_references_to_objects_are_refused(cuda: EmulatedCuda) -> None:
+    class Objects:
+        __cuda_array_interface__ = {  # noqa: RUF012
+            "version": 3, "shape": (4, 4), "typestr": "|O", "data": (1 << 40, False), "strides": None,
+        }  # fmt: skip
+
+    with pytest.raises(ArrayError, match=r"sources\[0\] holds references to objects"):
+        grouped_transpose([Objects()], [Array.of(np.zeros((4, 4)))])
+    assert cuda.launches == []

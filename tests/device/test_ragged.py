@@ -12,10 +12,11 @@ from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors
+from cupytma.ops import group_errors, groups
 from cupytma.ops import ragged as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.ragged import ragged_gather, ragged_scatter
+from cupytma.runtime.transfer import Staging
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 
@@ -114,11 +115,14 @@ RAGGED, PADDED = Array.of(np.zeros((8, 4), np.float32)), Array.of(np.zeros((2, 5
         ((RAGGED, [0, 4, 9], PADDED), {}, r"offsets\[1\] = 4 and offsets\[2\] = 9 are not in order within 0 and 8"),
         ((RAGGED, [0, 6, 8], PADDED), {}, "sequence 0 has 6 rows, and padded has 5"),
         ((RAGGED, [0.5, 4, 8], PADDED), {}, "whole numbers"),
+        ((RAGGED, [3, 0]), {}, r"offsets\[0\] = 3 and offsets\[1\] = 0 are not in order"),
+        ((RAGGED, np.array([0, 2**64 - 1], np.uint64)), {}, "18446744073709551615 is more than"),
+        ((RAGGED, Array.of(np.array([0, 4, 8]))), {"rows": 2**63}, "rows = 9223372036854775808 is outside"),
         ((RAGGED, None, PADDED), {}, "offsets"),
         ((RAGGED, [], PADDED), {}, r"\(sequences \+ 1,\) is needed"),
         ((RAGGED, [0, 4, 8], PADDED), {"rows": 3}, "rows is for a new padded array"),
         ((RAGGED, Array.of(np.array([0, 4, 8]))), {}, "only the device knows"),
-        ((RAGGED, [0, 4, 8]), {"rows": -1}, "rows = -1 is negative"),
+        ((RAGGED, [0, 4, 8]), {"rows": -1}, "rows = -1 is outside"),
         ((RAGGED, [0, 4, 8]), {"rows": "x"}, "rows: 'x' is no whole number"),
         ((np.zeros((8, 4)), [0, 4, 8], PADDED), {}, "ragged is in host memory"),
         ((RAGGED, Array.of(np.array([0.0, 4, 8])), PADDED), {}, "offsets is of float64"),
@@ -131,3 +135,39 @@ def test_what_does_not_fit_is_refused_before_anything_is_launched(
     with pytest.raises(ArrayError, match=message):
         ragged_gather(*arguments, **options)
     assert cuda.launches == []
+
+
+@needs_compiler
+def test_a_batch_that_was_given_another_shape_is_gathered_by_that(cuda: EmulatedCuda) -> None:
+    ragged, padded = Array.of(np.arange(32.0).reshape(8, 4)), Array.of(np.zeros((2, 8, 4)))
+    offsets = Array.of(np.array([0, 2, 5]))
+    ragged_gather(ragged, offsets, padded)
+    ragged.host, padded.host = ragged.host.reshape(16, 2), padded.host.reshape(2, 16, 2)  # as by ragged.shape = (16, 2)
+    ragged_gather(ragged, offsets, padded)
+    np.testing.assert_array_equal(padded.host[1, :4, 0], [4, 6, 8, 0])
+
+
+@needs_compiler
+def test_offsets_of_the_host_live_as_long_as_a_graph_that_uploads_them(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
+    monkeypatch.setattr(groups, "staging", Staging())
+    monkeypatch.setattr(module, "staging", groups.staging)
+    ragged_gather(RAGGED, [0, 4, 8], PADDED, stream=7)
+    held = groups.staging._captured
+    arrays = [entry for entry in held if isinstance(entry, Array)]
+    assert [entry.get().tolist() for entry in arrays] == [[0, 4, 8]]
+    assert any(bytes(entry)[:24] == np.array([0, 4, 8]).tobytes() for entry in held if not isinstance(entry, Array))
+
+
+@needs_compiler
+def test_sequences_that_have_rows_do_not_fit_a_padded_array_that_has_none(cuda: EmulatedCuda) -> None:
+    ragged_gather(RAGGED, Array.of(np.array([0, 0, 0])), rows=0)
+    check_groups()
+    ragged_gather(RAGGED, Array.of(np.array([0, 0, 3])), rows=0)
+    with pytest.raises(ArrayError, match=r"offsets\[1\] and offsets\[2\]"):
+        check_groups()
+    ragged_scatter(Array.of(np.zeros((2, 0, 4), np.float32)), Array.of(np.array([0, 2, 2])), RAGGED)
+    with pytest.raises(ArrayError, match=r"ragged_scatter: offsets\[0\]"):
+        check_groups()

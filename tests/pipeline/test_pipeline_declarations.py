@@ -48,6 +48,13 @@ WRONG = [
     ({"inputs": ["float32 class"]}, "has a meaning"),
     ({"inputs": ["float32 tile"]}, "has a meaning"),
     ({"inputs": ["float32 a_map"]}, "has a meaning"),
+    ({"inputs": ["float32 wchar_t"]}, "has a meaning"),
+    ({"inputs": ["float32 not_eq"]}, "has a meaning"),
+    ({"inputs": ["float32 NULL"]}, "has a meaning"),
+    ({"inputs": ["float32 \N{GREEK SMALL LETTER ALPHA}"]}, "no dtype and name"),
+    ({"inputs": ["float32 a\N{LATIN SMALL LETTER E WITH ACUTE}"]}, "no dtype and name"),
+    ({"scalars": ["float32 reference"]}, "a parameter of the call"),
+    ({"scalars": ["float32 blocks"]}, "a parameter of the call"),
     ({"outputs": []}, "nothing is written"),
     ({"scalars": ["float16 s"]}, "declare it as float32"),
     ({"scalars": ["float32 a"]}, "declared twice"),
@@ -63,6 +70,8 @@ WRONG = [
     ({"finish": "total = 1"}, "finish is run for the results of reduce="),
     ({"name": "2fast"}, "no name for a function"),
     ({"name": "while"}, "no name for a function"),
+    ({"name": "main"}, "no name for a function"),
+    ({"name": "caf\N{LATIN SMALL LETTER E WITH ACUTE}"}, "no name for a function"),
     ({"name": None}, "text"),
     ({"stages": 0}, "stages = 0: a whole number from 1 to 64"),
     ({"stages": 65}, "stages = 65"),
@@ -100,6 +109,7 @@ def test_declarations_may_be_one_text_and_code_may_lack_its_semicolon() -> None:
     assert [str(entry) for entry in kernel.declaration.inputs] == ["float32 a", "int8 b"]
     assert kernel.declaration.consume == "out = a + b;"
     assert tma.pipeline_kernel("if (a > 0) { out = a; }\n", "int8 a", "int8 out").declaration.consume[-1] == "}"
+    assert tma.pipeline_kernel("out = a  // half", "int8 a", "int8 out").declaration.consume == "out = a  // half\n;"
     assert repr(kernel) == "<PipelineKernel pipeline(float32 a, int8 b) -> float64 out>"
 
 
@@ -217,3 +227,53 @@ def test_types_have_the_sizes_of_their_dtypes() -> None:
     for name, kind in ELEMENT_TYPES.items():
         dtype = np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
         assert kind.itemsize == dtype.itemsize
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("bool", None), ("bool", "no"), ("bool", 2), ("bool", 0.5), ("bool", float("nan")), ("bool", []),
+        ("float32", "3"), ("float64", b"1"), ("float32", np.complex64(1 + 2j)), ("float64", 1j), ("float32", 1e300),
+        ("int32", "3"), ("int8", np.complex64(1)),
+    ],
+)  # fmt: skip
+def test_scalars_that_only_look_like_numbers_are_refused(dtype: str, value: Any) -> None:
+    made = tma.pipeline_kernel("out = a", "int8 a", "int8 out", scalars=f"{dtype} s")
+    with pytest.raises(PipelineError, match=f"scalar s = .* is no {dtype}"):
+        made(X, s=value)
+
+
+def test_a_scalar_may_have_any_name_that_the_call_leaves() -> None:
+    made = tma.pipeline_kernel("out = self * a", "float32 a", "float32 out", scalars="float32 self")
+    with pytest.raises(PipelineError, match="lacks a"):
+        made(self=2)
+
+
+class Somewhere:
+    """An array that is only an address, a shape and strides."""
+
+    def __init__(
+        self, shape: tuple[int, ...], typestr: str = "<f4", address: int = 1 << 40, strides: Any = None
+    ) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": shape, "typestr": typestr, "data": (address, False), "strides": strides,
+        }  # fmt: skip
+
+
+def test_more_tiles_or_larger_coordinates_than_a_kernel_counts_are_refused() -> None:
+    total = {"reduce": {"float32 t": "add"}, "over": "all"}
+    made = tma.pipeline_kernel("t += a", "float32 a", **total)
+    with pytest.raises(ArrayError, match="562949953421312 tiles"):
+        made.plan(Somewhere((2**30, 2**30), strides=(0, 0)))
+    with pytest.raises(ArrayError, match=r"274877906944 tiles of \(1, 4\) elements"):
+        tma.pipeline_kernel("t += a", "float32 a", box=(1, 4), **total).plan(Somewhere((2**20, 2**20)))
+    bytes_ = tma.pipeline_kernel("t += a", "uint8 a", reduce={"uint8 t": "add"}, over="all", box=(100352,))
+    with pytest.raises(ArrayError, match="extent of 2147479552 is too large for tiles of 100352"):
+        bytes_.plan(Somewhere((2**31 - 4096,), "|u1"))
+    assert bytes_.plan(Somewhere((2**31 - 200000,), "|u1")).tiles * 100352 < 2**31
+
+
+def test_an_array_at_a_null_address_is_refused() -> None:
+    for arrays, out in (((Somewhere((8, 64), address=0),), None), ((X,), Somewhere((8, 64), address=0))):
+        with pytest.raises(ArrayError, match="512 elements at a null address"):
+            tma.pipeline_kernel("out = a", "float32 a", "float32 out").plan(*arrays, out=out)

@@ -211,3 +211,23 @@ def test_all_threads_see_a_tile_and_may_exchange_elements() -> None:
     )
     x = cupy.random.default_rng(6).random((70, 100), dtype=cupy.float32)
     assert bool((flip(x) == x[:, ::-1]).all())
+
+
+def test_replays_leave_partial_results_in_memory_of_their_own() -> None:
+    import cupy
+
+    dot = tma.pipeline_kernel("total += a", "int32 a", reduce={"int32 total": "add"}, over="all")
+    x, total = cupy.ones(1 << 22, cupy.int32), cupy.zeros((), cupy.int32)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        dot(x, out=total)
+        stream.begin_capture()
+        dot(x, out=total)
+        graph = stream.end_capture()
+        others = [cupy.full(1 << size, 7, cupy.uint8) for size in range(9, 20)]  # which may take freed memory
+        for n in (2, 3):
+            x.fill(n)
+            graph.launch()
+            assert int(total.get(stream=stream)) == n << 22
+        assert all(bool((other == 7).all()) for other in others)

@@ -69,6 +69,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     monkeypatch.setattr(launch, "current_stream", lambda *_: stream)
     monkeypatch.setattr(launch, "current_target", lambda: target("sm_90a"))
     monkeypatch.setattr(launch, "multiprocessors", lambda: 132)
+    monkeypatch.setattr(launch, "is_capturing", lambda handle: False)
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_: RESIDENT)
     return cuda
 
@@ -194,3 +195,18 @@ def test_arrays_of_other_places_are_refused(cuda: simulated_cuda.SimulatedCuda) 
     with pytest.raises(ArrayError, match="out is in host memory"):
         kernel(Array(0x20000000, like), out=like)
     assert not cuda.launches
+
+
+def test_replays_of_a_graph_keep_the_memory_of_partial_results(
+    cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tma.pipeline_kernel("total += a", "float32 a", reduce={"float32 total": "add"}, over="all")
+    arguments = Array(0x10000000, np.zeros((4096, 512), np.float32)), Array(0x70000000, np.zeros((), np.float32))
+    monkeypatch.setattr(launch, "_captured", [])
+    kernel(arguments[0], out=arguments[1])
+    assert not launch._captured
+    monkeypatch.setattr(launch, "is_capturing", lambda handle: handle == 77)
+    kernel(arguments[0], out=arguments[1])
+    (memory,) = launch._captured
+    main, combine = cuda.launches[2:]
+    assert words(main.arguments[-1])[0] == words(combine.arguments[2])[0] == memory.data.ptr

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import CASES, random_layout, random_shape, random_values
 
-from cupytma.errors import ArrayError, PipelineError
+from cupytma.errors import ArrayError, CupytmaError, PipelineError
 from cupytma.ops.simulated_copy import span_of
 from cupytma.pipeline import pipeline_kernel
 from cupytma.sim import ProgramError
@@ -113,3 +113,10 @@ def test_what_has_no_program_is_refused() -> None:
         double.program(a[:0], reference=lambda x: x)
     with pytest.raises(ProgramError, match="blocks"):
         double.program(a, reference=lambda x: x, blocks=0)
+
+
+@pytest.mark.parametrize("returned", [None, "x", 1j, [None]])
+def test_what_a_reference_returns_has_to_be_numbers(returned: Any) -> None:
+    made = pipeline_kernel("out = a", "float32 a", "float32 out")
+    with pytest.raises(CupytmaError, match="no array of real numbers"):
+        made.program(np.zeros((4, 64), np.float32), reference=lambda a: (returned,)).run(schedules=1)

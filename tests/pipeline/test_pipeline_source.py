@@ -138,3 +138,8 @@ def test_a_store_ring_needs_two_stages() -> None:
     code = "#include <cupytma/pipeline.cuh>\n__global__ void k() { cupytma::pipeline::StoreRing<1, 64> ring; }"
     with pytest.raises(CompileError, match="at least 2 stages are needed"):
         tma.compile(code, target="sm_90a")
+
+
+def test_code_may_end_in_a_comment() -> None:
+    made = tma.pipeline_kernel("out = 2 * x  // twice", "float32 x", "float32 out", name="twice")
+    assert made.compile(np.zeros((64, 64), np.float32)).kernels == ("twice",)

@@ -16,7 +16,7 @@ from transports import REBIND, compiled
 import cupytma as tma
 from cupytma import ptx
 from cupytma.errors import CupytmaError, DescriptorError, LaunchError, SlotError
-from cupytma.runtime import compiler, constants, descriptors, faults, loading, transfer
+from cupytma.runtime import compiler, constants, descriptors, faults, loading, streams, transfer
 from cupytma.runtime.constants import parse_variables, set_constant
 from cupytma.runtime.descriptors import DescriptorBuffer, buffer_at
 from cupytma.runtime.history import launches
@@ -31,7 +31,7 @@ MAPS = [replace(TILED, global_address=(n + 1) << 20).encode() for n in range(4)]
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
-    for module in (descriptors, transfer, constants, faults, loading):
+    for module in (descriptors, transfer, constants, faults, loading, streams):
         monkeypatch.setattr(module, "cupy", lambda: fake)
     monkeypatch.setattr(loading, "compute_capability", lambda: (9, 0))
     monkeypatch.setattr(loading, "_loaded", weakref.WeakKeyDictionary())
