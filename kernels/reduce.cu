@@ -122,7 +122,7 @@ __device__ __forceinline__ void reduce_vectors(const Places& places, unsigned pa
     Elements<Vector> total(*destination);
     unsigned part = 0;
 #pragma unroll 1
-    for (; part + ahead <= parts; part += ahead) {
+    for (; parts - part >= ahead; part += ahead) {
         Vector values[ahead];
 #pragma unroll
         for (unsigned i = 0; i < ahead; ++i) {

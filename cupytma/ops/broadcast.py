@@ -27,7 +27,7 @@ from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
-from cupytma.ops.prepared import BASES, span_bytes
+from cupytma.ops.prepared import BASES, Memory, span_bytes
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
@@ -45,7 +45,6 @@ _HELPER_THREADS = 128
 # Clusters on the device that may be without work in the last round, as a part of all.
 _MOST_IDLE = 1 / 8
 _MOST_PARTS = 64
-_KEPT = 1024
 # Where plans are made, far from one another: of source, vector and destination.
 _BASES = BASES[0], 1 << 52, BASES[1]
 
@@ -178,7 +177,7 @@ class PreparedBroadcast:
             launch(handle, source, vector, destination)
 
 
-_prepared: dict[Any, PreparedBroadcast] = {}
+_prepared: Memory[PreparedBroadcast] = Memory()
 
 
 def _move(operation: str, axis: Any, source: Any, vector: Any, destination: Any, stream: Any) -> None:
@@ -204,7 +203,7 @@ def _move(operation: str, axis: Any, source: Any, vector: Any, destination: Any,
         return
     if prepared is None:
         prepared = _prepare(operation, axis, view_of(source), view_of(vector), view_of(destination))
-        _keep(key, prepared)
+        _prepared.keep(key, prepared)
     prepared(current_handle(place), start, values, target)
 
 
@@ -241,14 +240,8 @@ def _prepare(
             plan = plan_broadcast(*placed, chosen)
             launches = () if plan.is_empty else templates([_launch(operation, source, plan)], bases)
         found = PreparedBroadcast(launches, views, tuple(map(span_bytes, views)))
-        _keep(key, found)
+        _prepared.keep(key, found)
     return found
-
-
-def _keep(key: Any, prepared: PreparedBroadcast) -> None:
-    while len(_prepared) >= _KEPT:
-        _prepared.pop(next(iter(_prepared)), None)
-    _prepared[key] = prepared
 
 
 def _launch(operation: str, view: ArrayView, plan: BroadcastPlan) -> Plan:

@@ -34,7 +34,9 @@ LEAST_ROW_BYTES = 256
 # A line of memory. Boxes start on whole ones; plans hold for all addresses with the same remainder.
 LINE = 128
 MAX_TILES = 2**31 - 1
-_MAX_EXTENT = 2**31
+# With something left over each block has a warp that counts its threads among all of them, in 32 bits.
+MAX_TILES_BESIDE_REST = (2**32 - 1) // 32
+MAX_EXTENT = 2**31
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,15 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     if region.run < least:
         return CopyPlan(None, region, f"rows of {region.run} B are short: tensor maps pay from {least} B on")
     tiles, rest = tile(region)
-    if tiles.tiles > MAX_TILES:
-        return CopyPlan(None, common_region(source, destination), f"{tiles.tiles} tiles are too many for one launch")
+    if too_many := tile_limit(tiles, rest):
+        return CopyPlan(None, common_region(source, destination), too_many)
     return CopyPlan(tiles, rest)
+
+
+def tile_limit(tiles: TilePlan, rest: Region | None) -> str:
+    """What keeps tiles, and what is left beside them, from one launch; empty when nothing does."""
+    limit = MAX_TILES if rest is None else MAX_TILES_BESIDE_REST
+    return f"{tiles.tiles} tiles are too many for one launch; {limit} are the most" if tiles.tiles > limit else ""
 
 
 def _goes_in_bulk(run: Region) -> bool:
@@ -205,7 +213,7 @@ def _is_long_run(region: Region, row: int) -> bool:
         not around
         and len(region.outer) < MAX_RANK - 1
         and region.run > row
-        and region.run // row <= _MAX_EXTENT
+        and region.run // row <= MAX_EXTENT
     )
 
 
@@ -220,8 +228,8 @@ def obstacle_of(region: Region, word: int = WORD) -> str:
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
         (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (
-            max([region.run // word, *(dim.extent for dim in region.outer)]) <= _MAX_EXTENT
-            or _is_long_run(region, MAX_BOX * word),
+            all(dim.extent <= MAX_EXTENT for dim in region.outer)
+            and (region.run // word <= MAX_EXTENT or _is_long_run(region, MAX_BOX * word)),
             "an extent exceeds 2^31, and the coordinates of a tensor copy are signed 32-bit numbers",
         ),
         (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),

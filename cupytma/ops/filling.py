@@ -11,7 +11,7 @@ import numpy as np
 
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_launches import word_size
-from cupytma.ops.layout import Region, common_region
+from cupytma.ops.layout import Region, check_overlap, common_region
 from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument, word_bytes
 from cupytma.ops.paired import carry_out, kernels
 from cupytma.runtime.compiler import current_target
@@ -151,12 +151,13 @@ def plan_fill(view: ArrayView, pattern: bytes, reason: str = "") -> FillPlan | N
     Raises
     ------
     ArrayError
-        If elements are of a size that no word of 16 bytes is made of.
+        If elements are of a size that no word of 16 bytes is made of, or overlap one another.
     """
     if view.size == 0:
         return None
     if _PATTERN_BYTES % len(pattern):
         raise ArrayError(f"elements of {len(pattern)} B cannot be filled; those of 1, 2, 4, 8 and 16 B can")
+    check_overlap(view, view)
     return FillPlan(common_region(view, view), pattern, reason)
 
 

@@ -5,6 +5,7 @@ A kernel writes there alone, and the host reads without asking the GPU, so that 
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from cupytma.runtime.device import cupy
 POSITION_BITS = 40
 _MOST_CALLS = 2 ** (64 - POSITION_BITS)
 
+# Launches keep these addresses and numbers, so that no two threads may make them at the same time.
+_lock = threading.Lock()
 # By device: the memory that is kept alive, and the two words.
 _records: dict[int, tuple[Any, Any]] = {}
 # What each number stands for, and the number of each.
@@ -25,12 +28,13 @@ _tags: dict[tuple[str, int], int] = {}
 
 def record_address(device: int) -> int:
     """The address of a device's two words, valid on the device as on the host."""
-    if device not in _records:
-        with cupy().cuda.Device(device):
-            memory = cupy().cuda.alloc_pinned_memory(16)
-        words = np.frombuffer(memory, np.uint64, 2)
-        words[:] = 0
-        _records[device] = memory, words
+    with _lock:
+        if device not in _records:
+            with cupy().cuda.Device(device):
+                memory = cupy().cuda.alloc_pinned_memory(16)
+            words = np.frombuffer(memory, np.uint64, 2)
+            words[:] = 0
+            _records[device] = memory, words
     return int(_records[device][0].ptr)
 
 
@@ -45,9 +49,10 @@ def tag_of(name: str, rows: int) -> int:
         Of the table.
     """
     call = name, rows
-    if call not in _tags and len(_calls) < _MOST_CALLS:
-        _tags[call] = len(_calls)
-        _calls.append(call)
+    with _lock:
+        if call not in _tags and len(_calls) < _MOST_CALLS:
+            _tags[call] = len(_calls)
+            _calls.append(call)
     return _tags.get(call, 0)
 
 

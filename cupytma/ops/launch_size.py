@@ -10,6 +10,9 @@ from cupytma.runtime.kernel import Kernel
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
 
+# Of a grid whose kernel counts its threads, which it does in 32 bits.
+MAX_THREADS = 2**32 - 1
+
 
 @dataclass(frozen=True)
 class LaunchSize:

@@ -149,15 +149,17 @@ def check_overlap(source: ArrayView, destination: ArrayView) -> None:
 
 
 class _Bytes:
-    """An array's bytes for numpy's overlap search, which reads no memory."""
+    """An array's bytes for numpy's overlap search, which reads no memory; without dimensions that lead nowhere."""
 
     def __init__(self, view: ArrayView) -> None:
+        steps = zip(view.shape, view.strides, strict=True)
+        kept = [(extent, stride) for extent, stride in steps if extent == 0 or (extent > 1 and stride)]
         self.__array_interface__: dict[str, Any] = {
             "version": 3,
             "typestr": f"|V{view.itemsize}",
             "data": (view.address, True),
-            "shape": view.shape,
-            "strides": view.strides,
+            "shape": tuple(extent for extent, _ in kept),
+            "strides": tuple(stride for _, stride in kept),
         }
 
 
@@ -181,3 +183,8 @@ def share_memory(one: ArrayView, other: ArrayView) -> bool:
         return bool(shares(np.asarray(_Bytes(one)), np.asarray(_Bytes(other)), max_work=_OVERLAP_WORK))
     except np.exceptions.TooHardError:
         return True
+    except (OverflowError, ValueError) as error:
+        raise ArrayError(
+            f"an array of shape {one.shape} and strides {one.strides} B, or of {other.shape} and {other.strides} B, "
+            f"reaches beyond what addresses of 64 bits can ({error}): no memory holds it"
+        ) from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 from cupytma.errors import ArrayError
@@ -43,7 +44,7 @@ def permute(x: Any, axes: Sequence[int], *, out: Any = None, stream: Any = None)
     ArrayError
         If ``axes`` are no permutation, an array is in host memory, or ``out`` does not fit.
     """
-    chosen = axes if isinstance(axes, tuple) else _tuple(axes)
+    chosen = _integers(axes)
     if out is None:
         cupy()
         out = empty(x, permuted_view(view_of(x), chosen).shape, stream)
@@ -73,5 +74,8 @@ def transposed_axes(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _tuple(axes: Any) -> tuple[Any, ...]:
-    return tuple(axes) if isinstance(axes, Iterable) else (axes,)
+def _integers(axes: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, axes))
+    except TypeError:
+        raise ArrayError(f"axes = {axes!r}: an integer is needed for each of the array's axes") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cupytma.errors import ArrayError, EmissionError
-from cupytma.ops.copy_plan import MAX_TILES, CopyPlan, obstacle_of, tile
+from cupytma.ops.copy_plan import CopyPlan, obstacle_of, tile, tile_limit
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region, share_memory
 from cupytma.ops.ordinary import GRANULE, Items, dealt, word_bytes
 from cupytma.ptx.reductions import check_reduction
@@ -121,8 +121,8 @@ def plan_reduction(operation: str, source: ArrayView, destination: ArrayView, at
     if obstacle := obstacle_of(region, source.itemsize):
         return CopyPlan(None, region, obstacle)
     tiles, rest = tile(region, source.itemsize, data_type)
-    if tiles.tiles > MAX_TILES:
-        return CopyPlan(None, region, f"{tiles.tiles} tiles are too many for one launch")
+    if too_many := tile_limit(tiles, rest):
+        return CopyPlan(None, region, too_many)
     return CopyPlan(tiles, rest)
 
 

@@ -14,7 +14,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, empty, layouts, move, place_in_words
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import MAX_THREADS, LaunchSize
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
 from cupytma.runtime.compiler import Module, current_target
@@ -268,7 +268,7 @@ def plan_on(
 def rows_size(plan: RowsPlan) -> LaunchSize:
     """Of a launch that moves rows: blocks of one warp for bulk copies."""
     if plan.stages is None:
-        return LaunchSize(min(-(-plan.words // _WORD_THREADS), _MAX_BLOCKS), 0, _WORD_THREADS)
+        return LaunchSize(min(-(-plan.words // _WORD_THREADS), MAX_THREADS // _WORD_THREADS), 0, _WORD_THREADS)
     stages = ROW_STAGES if plan.items > _MAX_BLOCKS else 1
     shared = stages * plan.stages.stage_bytes + _STAGE_ALIGNMENT
     return LaunchSize(min(plan.items, _MAX_BLOCKS), 0, _WARP_THREADS, shared)

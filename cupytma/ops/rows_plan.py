@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_BOX, UNIT
+from cupytma.ops.copy_plan import MAX_BOX, MAX_EXTENT, UNIT
 from cupytma.ops.layout import check_overlap, share_memory
 from cupytma.ops.reduction_plan import element_type
 from cupytma.tensormap.arrays import ArrayView
@@ -30,7 +30,6 @@ QUAD = 4  # rows of gather4 and scatter4
 LEAST_BULK_BYTES = 256
 _PIECE_ALIGNMENT = 2048  # bytes of the longest box of a tensor reduction, 256 elements of 8 bytes
 _TILE_ALIGNMENT = 128
-_MAX_ROWS = 2**31
 _INDEX_TYPES = {"int32": 4, "int64": 8}
 
 
@@ -269,8 +268,10 @@ def _obstacle(plan: RowsPlan, word: int) -> str:
     if word < UNIT:
         return f"rows begin and end at multiples of {word} B, and bulk copies move units of {UNIT} B"
     if plan.operation == SCATTER_ADD:
-        if plan.table_rows > _MAX_ROWS:
+        if plan.table_rows > MAX_EXTENT:
             return "the table has more than 2^31 rows, and coordinates of a tensor reduction are signed 32-bit numbers"
+        if plan.row_bytes // plan.word_bytes > MAX_EXTENT:
+            return "rows have more than 2^31 elements, and coordinates of a tensor reduction are signed 32-bit numbers"
         if plan.table_rows > 1 and not 0 <= plan.destination_stride < 2**40:
             return f"the stride of {plan.destination_stride} B is outside 0 … 2^40 - 1"
     elif plan.row_bytes < LEAST_BULK_BYTES:
@@ -285,7 +286,7 @@ def _takes_quads(plan: RowsPlan) -> bool:
         plan.operation != SCATTER_ADD
         and plan.row_bytes <= MAX_BOX * 8
         and QUAD * plan.row_bytes % _TILE_ALIGNMENT == 0
-        and QUAD <= plan.table_rows <= _MAX_ROWS
+        and QUAD <= plan.table_rows <= MAX_EXTENT
         and 0 <= stride < 2**40
     )
 
