@@ -127,8 +127,10 @@ def _check_issue(unit: Unit, report: Reporter) -> None:
             )  # fmt: skip
         else:
             repeats = event.kind in ("tensor_store", "bulk_copy") and not event.completes_on_barrier
+            severity = Severity.NOTE if repeats else Severity.WARNING
+            if "reduce" in event.kind:
+                severity = Severity.ERROR
             report(
                 "issued-by-every-thread", unit, event,
-                "every lane of a warp starts this copy, with the same operands; whether it is made once or by each is "
-                "left to the assembler", Severity.NOTE if repeats else Severity.WARNING,
+                "every lane of a warp starts this copy, with the same operands, and each makes it", severity,
             )  # fmt: skip

@@ -80,3 +80,27 @@ def test_the_documentation_is_what_the_table_says() -> None:
 def test_an_example_that_does_not_change_is_noticed() -> None:
     with pytest.raises(ValueError, match="has no"):
         changed("abc", ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("start", "severity"),
+    [("tensor_reduce_add_2d(&map, 0, 0, tile)", "error"), ("tensor_store_2d(&map, 0, 0, tile)", "note")],
+)
+def test_what_a_whole_warp_starts_is_an_error_where_each_lane_counts(start: str, severity: str) -> None:
+    """Measured on an H200: a reduction that a whole warp starts is made by each of its lanes."""
+    source = f"""#include <cupytma.cuh>
+extern "C" __global__ void __launch_bounds__(64) kernel(const __grid_constant__ CUtensorMap map)
+{{
+    __shared__ alignas(128) float tile[1024];
+    for (int i = threadIdx.x; i < 1024; i += blockDim.x) tile[i] = 1;
+    cupytma::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x / 32 == 0) {{
+        cupytma::{start};
+        cupytma::bulk_commit_group();
+        cupytma::bulk_wait_group<0>();
+    }}
+}}
+"""
+    found = {finding.rule: finding.severity for finding in check.check_cuda(source)}
+    assert found == {"issued-by-every-thread": severity}
