@@ -30,6 +30,7 @@ class Barriers:
         self.arrivals = self._of(*ARRIVALS)
         self.expects = self._of(*EXPECTS)
         self.loads = [event for event in self.all if event.completes_on_barrier or event.kind in _FOREIGN]
+        self._same: dict[tuple[Region, Region], bool] = {}
 
     def _of(self, *kinds: str) -> list[Event]:
         return [event for event in self.all if event.kind in kinds]
@@ -40,11 +41,17 @@ class Barriers:
 
     def any_may_be(self, events: list[Event], region: Region) -> bool:
         """Whether one of some events may be on the mbarrier at a place; one whose place is not known may."""
-        for event in events:
-            other = self.region(event)
-            if other is None or may_be_one(self.unit.values, other, region):
-                return True
-        return False
+        return any(self.may_be(event, region) for event in events)
+
+    def may_be(self, event: Event, region: Region) -> bool:
+        """Whether an event may be on the mbarrier at a place."""
+        place = self.region(event)
+        if place is None:
+            return True
+        known = self._same.get((place, region))
+        if known is None:
+            known = self._same[place, region] = may_be_one(self.unit.values, place, region)
+        return known
 
     def name(self, event: Event) -> str:
         """An mbarrier in words."""
@@ -99,7 +106,9 @@ def _check_partners(barriers: Barriers, report: Reporter) -> None:
                 f"the wait is for {name}, and nothing in the kernel arrives on it: its phase never completes"
                 + (" (bytes that a copy brings are no arrival)" if barriers.any_may_be(barriers.loads, region) else ""),
             )  # fmt: skip
-        elif event in barriers.arrivals and not barriers.any_may_be([*barriers.waits, *barriers.loads], region):
+        elif event in barriers.arrivals and not any(
+            barriers.any_may_be(events, region) for events in (barriers.waits, barriers.loads)
+        ):
             report(
                 "arrival-never-waited", unit, event,
                 f"threads arrive on {name}, and nobody waits for it: it orders nothing",
@@ -262,16 +271,8 @@ def _check_expected(barriers: Barriers, report: Reporter) -> None:
         region = barriers.region(load)
         if region is None or region.is_peer:
             continue
-        expects = {
-            event.number
-            for event in barriers.expects
-            if (place := barriers.region(event)) is None or may_be_one(unit.values, place, region)
-        }
-        waits = {
-            event.number
-            for event in barriers.waits
-            if (place := barriers.region(event)) is None or may_be_one(unit.values, place, region)
-        }
+        expects = {event.number for event in barriers.expects if barriers.may_be(event, region)}
+        waits = {event.number for event in barriers.waits if barriers.may_be(event, region)}
         if not expects or not waits:
             continue
         before = _meets(unit, expects, {load.number}, waits)
@@ -330,8 +331,9 @@ def _check_first_phase(barriers: Barriers, report: Reporter, wait: Event, region
     """A wait with parity 1 for a barrier that completes one phase alone, that of a load."""
     unit = barriers.unit
     parity = unit.operand(wait, "parity")
-    phases = [event for event in barriers.arrivals if barriers.any_may_be([event], region)]
-    if not parity.is_constant or parity.constant != 1 or len(phases) != 1 or region.is_indexed or unit.calls_family:
+    if not parity.is_constant or parity.constant != 1 or region.is_indexed or unit.calls_family:
+        return
+    if sum(barriers.may_be(event, region) for event in barriers.arrivals) != 1:
         return
     if unit.function.is_entry and any(
         (place := barriers.region(load)) is not None and place.address == region.address for load in barriers.loads

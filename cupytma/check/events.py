@@ -35,7 +35,7 @@ _THREAD_NUMBERS = ("%tid.", "%laneid", "%warpid", "%ntid.")
 
 LOADS = ("tensor_load",)
 STORES = ("tensor_store", "tensor_reduce")
-BULK = ("bulk_copy", "bulk_reduce")
+BULK = ("bulk_copy", "bulk_reduce", "multimem_bulk_copy", "multimem_bulk_reduce")
 WAITS = ("mbarrier_try_wait_parity", "mbarrier_test_wait_parity", "mbarrier_try_wait", "mbarrier_test_wait")
 EXPECTS = ("mbarrier_arrive_expect_tx", "mbarrier_expect_tx", "mbarrier_arrive_drop_expect_tx")
 ARRIVALS = (
@@ -44,7 +44,7 @@ ARRIVALS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is itself alone
 class Event:
     """One thing that a function does.
 
@@ -94,8 +94,8 @@ class Event:
     @property
     def reads_shared(self) -> bool:
         """Whether it is a copy or reduction out of shared memory."""
-        if self.kind in BULK:
-            return self.words.get("source") == "shared::cta"
+        if self.kind in BULK:  # all but the copies that say otherwise
+            return self.words.get("source") != "global"
         return self.kind in STORES
 
 

@@ -125,12 +125,13 @@ class Flow:
     def loops(self) -> list[frozenset[int]]:
         """The natural loops, each as its blocks; the smallest first."""
         dominators = self._dominators
+        place = {block: number for number, block in enumerate(reached(self.successors, 0))}
         found: dict[int, set[int]] = {}
         for block, nexts in enumerate(self.successors):
             if dominators[block] < 0:
                 continue
             for head in nexts:
-                if _dominates(dominators, head, block):
+                if place[head] <= place[block] and _dominates(dominators, head, block):
                     found.setdefault(head, {head}).update(self._reaching(block, head))
         return sorted((frozenset(loop) for loop in found.values()), key=len)
 

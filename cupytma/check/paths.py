@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import NamedTuple
 
-from cupytma.check.flow import Edge, Flow, reversed_graph
+from cupytma.check.flow import Edge, Flow, reached, reversed_graph
 from cupytma.check.values import Symbol, Value, Values, scaled
 
 
@@ -172,6 +173,12 @@ class Paths:
         return reversed_graph(self.successors)
 
     @cached_property
+    def _order(self) -> tuple[list[int], dict[int, int]]:
+        """The nodes with those before first where there is no loop, and the place of each: what is known is whole."""
+        order = reached(self.successors, 0)
+        return order, {node: number for number, node in enumerate(order)}
+
+    @cached_property
     def of_block(self) -> dict[int, list[int]]:
         """For each block that can be reached, its nodes."""
         found: dict[int, list[int]] = {}
@@ -197,10 +204,11 @@ class Paths:
         """
         entering = [0] * len(self.nodes)
         entering[0] = start
-        waiting, queued = [0], [True] + [False] * (len(self.nodes) - 1)
+        order, place = self._order
+        waiting, queued = [place[0]], [True] + [False] * (len(self.nodes) - 1)
         visited = [False] * len(self.nodes)
         while waiting:
-            node = waiting.pop()
+            node = order[heappop(waiting)]
             queued[node] = False
             visited[node] = True
             bits = entering[node]
@@ -212,7 +220,7 @@ class Paths:
                     entering[following] = together
                     if not queued[following]:
                         queued[following] = True
-                        waiting.append(following)
+                        heappush(waiting, place[following])
         found: dict[int, list[int]] = {}
         for node, (block, _) in enumerate(self.nodes):
             bits = entering[node]

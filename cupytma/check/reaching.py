@@ -13,6 +13,8 @@ from cupytma.check.module import Function
 from cupytma.check.written import REGISTER, written
 
 _MOST_WRITES = 1 << 15
+# A use that more writes reach than this is taken to be reached by all writes of its register.
+_MOST_TOLD_APART = 64
 
 
 def rename_by_reaching_writes(function: Function, flow: Flow) -> None:
@@ -106,6 +108,8 @@ class _Renamer:
         own = reaching & self._masks[name]
         if not own:
             return name
+        if own.bit_count() > _MOST_TOLD_APART:
+            own = self._masks[name]
         key = (name, own)
         if key not in self._names:
             new = self._names[key] = f"{name}__v{len(self._names)}"

@@ -16,7 +16,7 @@ from cupytma.check.values import Value
 
 _WRITES = ("shared_write", "shared_async_write", "stmatrix")
 _GATHERING = ("thread_barrier", "warp_barrier", "barrier_cluster_wait")
-_WAITED, _STORED_AGAIN, _MOST_COMMITS = -1, -2, 8
+_WAITED, _STORED_AGAIN, _TOLD, _MOST_COMMITS = -1, -2, -3, 8
 _MOST_EVENTS = 400
 _WARP = 32
 
@@ -234,8 +234,8 @@ def _check_reuse(unit: Unit, report: Reporter) -> None:
         source = unit.region(store, "source")
         if source is None or source.is_peer:
             continue
-        unwaited, waited = _reached_after(unit, store)
-        for number in sorted(unwaited - waited):
+        unwaited, waited, told = _reached_after(unit, store)
+        for number in sorted(unwaited - waited - told):
             write = unit.events[number]
             place = written_at(unit, write)
             if place is not None and _overlap(unit, place, source):
@@ -246,14 +246,43 @@ def _check_reuse(unit: Unit, report: Reporter) -> None:
                     "be reading: no cp.async.bulk.wait_group.read stands between that waits for it",
                 )  # fmt: skip
                 break
+        else:
+            _check_told(unit, report, store, source, waited - unwaited - told)
 
 
-def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
-    """The events that a thread can come to before it has waited for a copy, and those after it has."""
+def _check_told(unit: Unit, report: Reporter, store: Event, source: Region, waited: set[int]) -> None:
+    """Writes of many threads, after one of them has waited for a copy and before the others are told."""
+    if _changes(unit, source) or unit.levels.of_block(store.block) is not Level.LANE:
+        return
+    for number in sorted(waited):
+        write = unit.events[number]
+        place = written_at(unit, write)
+        if write.kind != "shared_write" or place is None or not _overlap(unit, place, source):
+            continue
+        by_many = unit.levels.of_text(write.given["destination"]) is Level.LANE
+        if by_many and _choices(unit, store.block) - _choices(unit, write.block):
+            report(
+                "shared-reused-early", unit, write,
+                f"{_name(write)} writes shared memory that {_name(store)} at {report.spoken(unit, store)} may still be "
+                "reading: one thread waits for it, and no barrier stands between that wait and the other threads' "
+                "writes",
+            )  # fmt: skip
+            return
+
+
+def _changes(unit: Unit, region: Region) -> bool:
+    """Whether an address may be another one each time."""
+    return any(unit.values.varies(number) for number, _ in region.address.terms)
+
+
+def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int], set[int]]:
+    """The events that a thread can come to before it has waited for a copy, after it has, and after it has said so."""
     region = unit.region(store, "source")
-    exact = region is None or not region.is_indexed
+    exact = region is None or not _changes(unit, region)
     buffers = _buffers(unit, region) if region is not None else None
-    found: dict[bool, set[int]] = {False: set(), True: set()}
+    unwaited: set[int] = set()
+    waited: set[int] = set()
+    told: set[int] = set()
     waiting = [(node, 0, True) for node in unit.paths.of_block.get(store.block, ())]
     seen = set(waiting)
     while waiting:
@@ -269,7 +298,9 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
                     break
                 continue
             if event.kind == "call":
-                state = _WAITED
+                state = _TOLD
+            elif state == _WAITED and event.kind in (*_GATHERING, *ARRIVALS, "thread_barrier_arrive"):
+                state = _TOLD
             elif event.kind == "bulk_commit_group" and state >= 0:
                 state = min(state + 1, _MOST_COMMITS)
             elif event.kind == "bulk_wait_group" and state >= 0:
@@ -280,7 +311,7 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
                 if most is None or not count.is_constant or count.constant < most:
                     state = _WAITED
             else:
-                found[state == _WAITED].add(event.number)
+                (told if state == _TOLD else waited if state == _WAITED else unwaited).add(event.number)
         if state == _STORED_AGAIN:
             continue
         for following in unit.paths.successors[node]:
@@ -288,7 +319,7 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int]]:
             if key not in seen:
                 seen.add(key)
                 waiting.append(key)
-    return found[False], found[True]
+    return unwaited, waited, told
 
 
 def _buffers(unit: Unit, region: Region) -> int | None:

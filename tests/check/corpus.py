@@ -219,12 +219,31 @@ HANDED_OVER = kernel(
     MAP, "int tiles",
 )  # fmt: skip
 
+# Each warp adds its own part of shared memory to what is there, again and again.
+SLICES = kernel(
+    "    __shared__ alignas(128) float tile[4][32];\n"
+    "    const int warp = threadIdx.x / 32;\n"
+    "    for (int k = 0; k < tiles; ++k) {\n"
+    "        tile[warp][threadIdx.x % 32] = k;\n"
+    "        cupytma::fence_proxy_async_shared_cta();\n"
+    "        __syncwarp();\n"
+    "        if (threadIdx.x % 32 == 0) {\n"
+    "            cupytma::bulk_reduce_to_global_add_f32(out + 128 * k + 32 * warp, tile[warp], 128);\n"
+    "            cupytma::bulk_commit_group();\n"
+    "            cupytma::bulk_wait_group_read<0>();\n"
+    "        }\n"
+    "        __syncwarp();\n"
+    "    }\n"
+    "    if (threadIdx.x % 32 == 0) cupytma::bulk_wait_group<0>();\n",
+    OUT, "int tiles",
+)  # fmt: skip
+
 STAGED = RULES["map-not-acquired"].good
 
 GOOD = {
     "ring": RING, "bulk": BULK, "by hand": BY_HAND, "reduced": REDUCED, "cp.async": CP_ASYNC, "pointer": POINTER,
     "in place": IN_PLACE, "multicast": MULTICAST, "peer": PEER, "assembled": ASSEMBLED, "staged": STAGED,
-    "handed over": HANDED_OVER,
+    "handed over": HANDED_OVER, "slices": SLICES,
 }  # fmt: skip
 
 
@@ -288,6 +307,10 @@ BROKEN = (
     Broken("commit-group-missing", "reduced", (("        cupytma::bulk_commit_group();\n", ""),)),
     Broken("shared-reused-early", "bulk", (("            cupytma::bulk_wait_group_read<0>();\n", ""),)),
     Broken("shared-reused-early", "bulk", (("bulk_wait_group_read<0>", "bulk_wait_group_read<1>"),)),
+    Broken("proxy-fence-missing", "slices", (_FENCE,)),
+    Broken("tile-not-synchronised", "slices", (("cta();\n        __syncwarp();\n", "cta();\n"),)),
+    Broken("shared-reused-early", "slices", (("group_read<0>", "group_read<1>"),)),
+    Broken("shared-reused-early", "slices", (("        }\n        __syncwarp();\n", "        }\n"),)),
     Broken("wait-group-kind", "by hand", ((_HAND_WAIT, _HAND_WAIT.replace(".bulk", "") + _HAND_WAIT),)),
     Broken("wait-group-kind", "cp.async", (("cp_async_wait_group<0>", "bulk_wait_group<0>"),)),
     Broken("exit-in-flight", "bulk", (("    if (threadIdx.x == 0) cupytma::bulk_wait_group<0>();\n", ""),)),

@@ -109,6 +109,12 @@ def test_lines_removed_repeated_or_swapped_are_judged(random: random.Random) -> 
 
 
 _BRANCH = "setp.eq.s32 %q{}, %r1, {};\n@%q{} bra Y{};\nbar.sync 0;\nY{}:\n"
+_GUARDED = "setp.eq.s32 %q{0}, %r1, {0};\n@%q{0} st.shared.u32 [%r3], %r1;\n"
+_ADDED = "setp.eq.s32 %q{0}, %r1, {0};\n@%q{0} bra Y{0};\nadd.s32 %r7, %r7, {0};\nY{0}:\n"
+_WAITED = (
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 4096;\n"
+    "W{0}: mbarrier.try_wait.parity.shared::cta.b64 %w{0}, [%r2], 1;\n@!%w{0} bra W{0};\n"
+)
 _UNKNOWN = "cp.async.bulk.x{} [%r1];\n"
 LONG = {
     "a statement that never ends": "mbarrier.init [%r1] " + "x " * 200_000,
@@ -120,6 +126,9 @@ LONG = {
     "a long sum": SMALL.replace("ret;", "\n".join(f"add.s32 %a{n + 1}, %a{n}, %b{n};" for n in range(5000)) + "ret;"),
     "a long chain": SMALL.replace("ret;", "\n".join(f"xor.b32 %a{n + 1}, %a{n}, %a{n};" for n in range(5000)) + "ret;"),
     "branches": SMALL.replace("ret;", "".join(map(_BRANCH.format, *[range(800)] * 5)) + "ret;"),
+    "guarded writes": SMALL.replace("ret;", "".join(map(_GUARDED.format, range(5000))) + "ret;"),
+    "one register written again and again": SMALL.replace("ret;", "".join(map(_ADDED.format, range(2500))) + "ret;"),
+    "many waits": SMALL.replace("ret;", "".join(map(_WAITED.format, range(1500))) + "ret;"),
     "unknown instructions": SMALL.replace("ret;", "".join(map(_UNKNOWN.format, range(4000))) + "ret;"),
 }  # fmt: skip
 
