@@ -186,7 +186,7 @@ def _pinned(size: int) -> Pinned:
 
 
 _libraries: dict[str, ctypes.CDLL] = {}
-_ALIGNED = re.compile(r"__shared__ (alignas\(\d+\))")
+_ALIGNED = re.compile(r"__shared__ (alignas\(\w+\))")
 _EXTERNAL = re.compile(r"extern __shared__ unsigned char dynamic_shared\[\];")
 # Inline assembly, and what does the same here.
 _ASSEMBLY = (

@@ -226,6 +226,10 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned pick)
     for (int i = 0; i < 4; ++i) found |= (both >> (pick >> 4 * i & 7) * 8 & 255) << 8 * i;
     return found;
 }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits)
+{
+    return static_cast<unsigned>((low | static_cast<unsigned long long>(high) << 32) >> (bits & 31));
+}
 template <typename T>
 T atomicAdd(T* place, T value)
 {

@@ -210,3 +210,9 @@ def test_notebooks_show_a_table_with_every_rule() -> None:
 
 def test_the_example_of_the_documentation_is_what_comes_out() -> None:
     assert doctest.testmod(explanation).failed == 0
+
+
+@pytest.mark.parametrize("strides", [(0,), (2,), (3,), (-2,)])
+def test_elements_that_overlap_are_not_filled(strides: tuple[int, ...]) -> None:
+    with pytest.raises(ArrayError, match="elements of the destination overlap"):
+        explain(tma.fill, ArrayView(1 << 40, (9,), strides, "float32", 4, None), 1)

@@ -267,3 +267,12 @@ def assert_compiled(module, operation: str) -> None:
     assert set(module.signatures) == {"element_reduce", *names}
     for rank in range(1, 6):
         assert f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{operation}" in module.ptx
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("extent", [2**31 + 1, 2**32 + 1])
+def test_more_parts_than_coordinates_reach_are_reduced_otherwise(extent: int, atomic: bool) -> None:
+    source = ArrayView(1 << 40, (extent, 300), (0, 4), "float32", 4, 0)
+    plan = plan_reduction("add", source, ArrayView(1 << 50, (300,), (4,), "float32", 4, 0), atomic)
+    assert plan.tiles is None
+    assert "2^31" in plan.reason
