@@ -60,8 +60,9 @@ def _reduce_tiles(
 
 
 def _reduce_rest(chosen: Reduction, rest: Region, itemsize: int) -> None:
-    """Each run in its turn along dimensions in which the destination stays in place, all others at once."""
-    turns = [dim for dim in rest.outer if dim.destination_stride == 0]
+    """Each run in its turn along dimensions in which the destination stays in place, innermost first, as the kernel
+    counts them; all others at once."""
+    turns = [dim for dim in reversed(rest.outer) if dim.destination_stride == 0]
     outer = [dim for dim in reversed(rest.outer) if dim.destination_stride]
     shape = (*(dim.extent for dim in outer), rest.run)
     place = memory_at(rest.destination, shape, (*(dim.destination_stride for dim in outer), 1))
