@@ -69,3 +69,23 @@ def test_copies_bring_every_byte_and_touch_nothing_beside(cuda: EmulatedCuda, se
         np.testing.assert_array_equal(source.bytes, kept)
     names = {name.rsplit("_", 1)[0] for name in cuda.launches}
     assert {"copy_words", "copy_granules", "tile_copy", "bulk"} <= names
+
+
+@needs_compiler
+@pytest.mark.parametrize("atomic", [False, True])
+def test_reductions_reach_every_element_and_touch_nothing_beside(cuda: EmulatedCuda, atomic: bool) -> None:
+    random = np.random.default_rng(7)
+    for _ in range(60):
+        source, destination = random_pair(random, ("u4",))
+        lead = int(random.choice([1, 1, 2, 5, 9, 13]))
+        parts = np.stack([source.array] * lead) + np.arange(lead, dtype="u4").reshape(-1, *[1] * source.array.ndim)
+        given = source.array if lead == 1 else parts
+        wanted = destination.bytes.copy()
+        place = destination.within(wanted)
+        for part in parts:
+            place[...] = place + part
+        tma.reduce_add(Array.of(destination.array), Array.of(given), atomic=atomic)
+        np.testing.assert_array_equal(destination.bytes, wanted)
+    names = {name.rsplit("_", 1)[0] for name in cuda.launches}
+    assert {"tile_reduce", "element"} <= names
+    assert ("vector_reduce" in names, "scalar_reduce" in names) == (not atomic, not atomic)

@@ -280,8 +280,7 @@ def test_more_parts_than_coordinates_reach_are_reduced_otherwise(extent: int, at
 
 @pytest.mark.parametrize("operation", ["inc", "dec"])
 def test_parts_along_several_dimensions_come_in_the_order_in_which_they_lie(operation: str) -> None:
-    source, _ = placed((2, 3, 5), "u4", padding=1, seed=1)
+    source, _ = placed((4, 5, 5), "u4", seed=1)
+    source[...] = np.arange(source.size).reshape(source.shape) % 7
     destination, buffer = placed((5,), "u4", seed=2)
-    source[...] = np.arange(30).reshape(source.shape) % 7
-    assert_reduces(operation, destination, np.ascontiguousarray(source), buffer)
-    assert_reduces(operation, destination, source, buffer)
+    assert_reduces(operation, destination, source[:, :3], buffer)
