@@ -18,6 +18,7 @@ from cupytma.ops.copy_plan import CopyPlan, plan_copy
 from cupytma.ops.filling import FillPlan, element_bytes, fill_launch, plan_fill
 from cupytma.ops.paired import carry_out
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
@@ -267,12 +268,16 @@ def pad_widths(given: Any, rank: int) -> tuple[tuple[int, int], ...]:
         else:
             pairs = [(operator.index(before), operator.index(after)) for before, after in given]
     except (TypeError, ValueError):
-        raise ArrayError(f"pad_width = {given!r}: expected a number, a pair, or a pair for each dimension") from None
+        raise ArrayError(
+            f"pad_width = {shown(given)}: expected a number, a pair, or a pair for each dimension"
+        ) from None
     if len(pairs) != rank:
-        raise ArrayError(f"pad_width = {given!r} has {len(pairs)} pairs, and the array {rank} dimensions")
+        raise ArrayError(f"pad_width = {shown(given)} has {len(pairs)} pairs, and the array {rank} dimensions")
     for pair in pairs:
         if not 0 <= min(pair) <= max(pair) < 2**48:
-            raise ArrayError(f"pad_width = {given!r}: {pair} is outside 0 … 2^48 - 1; slice the array to cut it")
+            raise ArrayError(
+                f"pad_width = {shown(given)}: {shown(pair)} is outside 0 … 2^48 - 1; slice the array to cut it"
+            )
     return tuple(pairs)
 
 
@@ -313,9 +318,9 @@ def shifts_of(shift: Any, axis: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     try:
         given = [operator.index(s) for s in (shift if isinstance(shift, Sequence) else [shift] * len(axes))]
     except TypeError:
-        raise ArrayError(f"shift = {shift!r}: expected an integer, or one for each axis") from None
+        raise ArrayError(f"shift = {shown(shift)}: expected an integer, or one for each axis") from None
     if len(given) != len(axes):
-        raise ArrayError(f"shift = {shift!r} has {len(given)} entries for {len(axes)} axes")
+        raise ArrayError(f"shift = {shown(shift)} has {len(given)} entries for {len(axes)} axes")
     found = [0] * len(shape)
     for number, amount in zip(axes, given, strict=True):
         found[number] = (found[number] + amount) % max(1, shape[number])
@@ -329,7 +334,7 @@ def _axes(given: Any, rank: int) -> tuple[int, ...]:
         if not all(-rank <= axis < rank for axis in chosen):
             raise TypeError
     except TypeError:
-        raise ArrayError(f"axis = {given!r}: the array has axes 0 to {rank - 1}") from None
+        raise ArrayError(f"axis = {shown(given)}: the array has axes 0 to {rank - 1}") from None
     return tuple(axis % rank for axis in chosen)
 
 

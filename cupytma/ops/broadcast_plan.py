@@ -16,6 +16,7 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_BOX, MAX_TILES, UNIT, WORD, even, inner_box, obstacle_of
 from cupytma.ops.layout import Dimension, Region, check_overlap, share_memory
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
@@ -224,7 +225,7 @@ def axis_of(axis: Any, rank: int) -> int:
         found = rank
     if not -rank <= found < rank:
         axes = f"the array has axes 0 to {rank - 1}" if rank else "the array has no dimensions"
-        raise ArrayError(f"axis = {axis!r}: {axes}")
+        raise ArrayError(f"axis = {shown(axis)}: {axes}")
     return found % rank
 
 

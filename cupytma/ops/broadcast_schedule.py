@@ -11,6 +11,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.broadcast import BROADCAST_STAGES
 from cupytma.ops.broadcast_plan import OPERATIONS, ElementRegion, StripePlan, axis_of, plan_broadcast
 from cupytma.ops.program_parts import HELPERS, Body, declare_memory, meet, places_of
+from cupytma.runtime.given import shown
 from cupytma.sim.program import Program, ProgramArray, Thread
 from cupytma.sim.program.errors import check_range
 from cupytma.tensormap.arrays import view_of
@@ -28,7 +29,7 @@ def combine(operation: str, one: Any, other: Any) -> Any:
         If there is no such operation.
     """
     if operation not in OPERATIONS:
-        raise ArrayError(f"operation = {operation!r}: there is {', '.join(OPERATIONS)}")
+        raise ArrayError(f"operation = {shown(operation)}: there is {', '.join(OPERATIONS)}")
     with np.errstate(all="ignore"):
         return getattr(np, OPERATIONS[operation])(one, other)  # numpy's names are the kernels' own
 

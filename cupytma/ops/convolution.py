@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.runtime.given import shown
 
 # Where an array of each layout has its batch, its spatial dimensions and its channels.
 LAYOUTS = {
@@ -119,7 +120,7 @@ def spatial_axes(layout: Any, rank: int) -> tuple[int, ...]:
         If there is no such layout, or it has another number of dimensions.
     """
     if not isinstance(layout, str) or layout not in LAYOUTS:
-        raise ArrayError(f"layout = {layout!r}: the layouts are {', '.join(LAYOUTS)}")
+        raise ArrayError(f"layout = {shown(layout)}: the layouts are {', '.join(LAYOUTS)}")
     if not 3 <= rank <= 5:
         raise ArrayError(
             f"the array has {rank} dimensions; a batch, one to three spatial dimensions and channels are needed, 3 to 5"
@@ -127,7 +128,7 @@ def spatial_axes(layout: Any, rank: int) -> tuple[int, ...]:
     if layout in ("NHWC", "NCHW"):
         layout = next(name for name in LAYOUTS if len(name) == rank and name.endswith("C") == layout.endswith("C"))
     if len(layout) != rank:
-        raise ArrayError(f"layout = {layout!r} has {len(layout)} dimensions, and the array has {rank}")
+        raise ArrayError(f"layout = {shown(layout)} has {len(layout)} dimensions, and the array has {rank}")
     return LAYOUTS[layout]
 
 
@@ -136,12 +137,12 @@ def _each(name: str, value: Any, spatial: int, least: int) -> tuple[int, ...]:
     try:
         found = tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),) * spatial
     except TypeError:
-        raise ArrayError(f"{name} = {value!r}: expected an integer, or one for each spatial dimension") from None
+        raise ArrayError(f"{name} = {shown(value)}: expected an integer, or one for each spatial dimension") from None
     if len(found) != spatial:
-        raise ArrayError(f"{name} = {value!r} has {len(found)} entries; there are {spatial} spatial dimensions")
+        raise ArrayError(f"{name} = {shown(value)} has {len(found)} entries; there are {spatial} spatial dimensions")
     for number in found:
         if not least <= number < 2**31:
-            raise ArrayError(f"{name} = {value!r}: {number} is outside {least} … 2^31 - 1")
+            raise ArrayError(f"{name} = {shown(value)}: {shown(number)} is outside {least} … 2^31 - 1")
     return found
 
 
@@ -149,7 +150,9 @@ def _paddings(value: Any, spatial: int) -> tuple[tuple[int, int], ...]:
     """Padding before and after each spatial dimension."""
     if isinstance(value, Sequence) and any(isinstance(entry, Sequence) for entry in value):
         if len(value) != spatial:
-            raise ArrayError(f"padding = {value!r} has {len(value)} entries; there are {spatial} spatial dimensions")
+            raise ArrayError(
+                f"padding = {shown(value)} has {len(value)} entries; there are {spatial} spatial dimensions"
+            )
         pairs = [_each("padding", entry, 2, 0) for entry in value]
         return tuple((before, after) for before, after in pairs)
     return tuple((number, number) for number in _each("padding", value, spatial, 0))

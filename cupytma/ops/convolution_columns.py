@@ -21,6 +21,7 @@ from cupytma.ops.permutation import permute
 from cupytma.ops.prepared import Address
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -241,7 +242,7 @@ def extents_of(shape: Any) -> tuple[int, ...]:
         if len(found) != len(shape) or any(not 0 <= extent < 2**62 for extent in found):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise ArrayError(f"shape = {shape!r}: expected an extent of 0 or more for each dimension") from None
+        raise ArrayError(f"shape = {shown(shape)}: expected an extent of 0 or more for each dimension") from None
     return found
 
 

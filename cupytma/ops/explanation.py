@@ -43,7 +43,7 @@ from cupytma.ops.multicast import multicast_copy, shape_of_copies
 from cupytma.ops.multicast_plan import plan_multicast
 from cupytma.ops.paired import check_apart, check_writable
 from cupytma.ops.permutation import permute, transpose, transposed_axes
-from cupytma.ops.reduction_plan import plan_reduction
+from cupytma.ops.reduction_plan import check_atomic, plan_reduction
 from cupytma.ops.rows import gather_rows, plan_on, scatter_add_rows, scatter_rows
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, check_mode
 from cupytma.runtime.compiler import current_target
@@ -261,6 +261,7 @@ def _col2im(machine: Machine, columns: Any, shape: Any, layout: Any, out: Any, *
 
 
 def _reduce(operation: str, machine: Machine, dst: Any, src: Any, atomic: bool) -> Launches:
+    check_atomic(atomic)
     source, destination = view_of(src), view_of(dst)
     check_one_device(source, destination)
     return reduced(plan_reduction(operation, source, destination, atomic), source.itemsize, machine)

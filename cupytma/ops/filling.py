@@ -16,6 +16,7 @@ from cupytma.ops.ordinary import MAX_OUTER_RANK, region_argument, word_bytes
 from cupytma.ops.paired import carry_out, kernels
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
 
@@ -110,7 +111,7 @@ def element_bytes(name: str, value: Any) -> bytes:
         with np.errstate(over="ignore"):
             return bytes(np.array([given]).astype(dtype).tobytes())
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArrayError(f"value = {value!r} for an array of {name}: {error}") from None
+        raise ArrayError(f"value = {shown(value)} for an array of {name}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView
 
 # How long numpy may search for a byte that two strided views share before giving up.
@@ -112,7 +113,7 @@ def permuted_view(view: ArrayView, axes: Sequence[int]) -> ArrayView:
         if sorted(axis + rank * (axis < 0) for axis in chosen) != list(range(rank)):
             raise TypeError
     except TypeError:
-        raise ArrayError(f"axes = {axes!r}: each of the array's axes 0 to {rank - 1} is needed once") from None
+        raise ArrayError(f"axes = {shown(axes)}: each of the array's axes 0 to {rank - 1} is needed once") from None
     return replace(
         view, shape=tuple(view.shape[axis] for axis in chosen), strides=tuple(view.strides[axis] for axis in chosen)
     )

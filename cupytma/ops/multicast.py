@@ -18,6 +18,7 @@ from cupytma.ops.ordinary import region_argument
 from cupytma.ops.paired import ALIGNMENT, carry_out
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
@@ -29,6 +30,7 @@ MULTICAST_BLOCKS_PER_MULTIPROCESSOR = 16
 _WARP_THREADS = 32
 _HELPER_THREADS = 128
 _MOST_COPIES = 2**48
+_MOST_DIMENSIONS = 64  # of arrays of numpy and torch
 
 _COPIES = np.dtype(
     [("tiling", TILING), ("extents", "u4", MAX_RANK), ("copies", "u4"), ("groups", "u4"), ("items", "u4")]
@@ -101,8 +103,8 @@ def shape_of_copies(src: Any, dst: Any, copies: Any) -> tuple[int, ...]:
         return (*given, *shape)
     if given is not None and view_of(dst).shape != (*given, *shape):
         raise ArrayError(
-            f"copies = {copies!r} of an array of shape {shape} are of shape {(*given, *shape)}, and the destination "
-            f"has {view_of(dst).shape}: leave copies out, or give one that fits"
+            f"copies = {shown(copies)} of an array of shape {shape} are of shape {(*given, *shape)}, and the "
+            f"destination has {view_of(dst).shape}: leave copies out, or give one that fits"
         )
     return view_of(dst).shape
 
@@ -119,8 +121,11 @@ def copies_of(copies: Any) -> tuple[int, ...]:
         found = tuple(operator.index(n) for n in (copies if isinstance(copies, (tuple, list)) else (copies,)))
     except TypeError:
         found = (-1,)
-    if not all(0 <= n <= _MOST_COPIES for n in found) or not found:
-        raise ArrayError(f"copies = {copies!r}: a number of copies is needed, or a tuple of them, from 0 to 2^48")
+    if not all(0 <= n <= _MOST_COPIES for n in found) or not 0 < len(found) <= _MOST_DIMENSIONS:
+        raise ArrayError(
+            f"copies = {shown(copies)}: a number of copies from 0 to 2^48 is needed, or a tuple of up to "
+            f"{_MOST_DIMENSIONS} of them"
+        )
     return found
 
 

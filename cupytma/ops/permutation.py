@@ -10,6 +10,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty, move
 from cupytma.ops.layout import permuted_view
 from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import view_of
 
 
@@ -78,4 +79,4 @@ def _integers(axes: Any) -> tuple[int, ...]:
     try:
         return tuple(map(operator.index, axes))
     except TypeError:
-        raise ArrayError(f"axes = {axes!r}: an integer is needed for each of the array's axes") from None
+        raise ArrayError(f"axes = {shown(axes)}: an integer is needed for each of the array's axes") from None

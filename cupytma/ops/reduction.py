@@ -6,13 +6,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, move
 from cupytma.ops.copy_launches import STAGES, compiled, plan_items, plan_tiles, plan_words, templates
 from cupytma.ops.copy_plan import CopyPlan
 from cupytma.ops.ordinary import GRANULE, region_argument
 from cupytma.ops.prepared import Memory, Prepared, PreparedCopy, prepare
-from cupytma.ops.reduction_plan import check_reduced, element_type, owned_parts, plan_reduction
+from cupytma.ops.reduction_plan import check_atomic, check_reduced, element_type, owned_parts, plan_reduction
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.plan import Plan, Template
 from cupytma.tensormap.arrays import ArrayView
@@ -103,8 +102,7 @@ _TEXTS = {
 
 def _reducer(operation: str) -> Callable[..., Any]:
     def reduce(dst: Any, src: Any, *, atomic: bool = False, stream: Any = None) -> Any:
-        if not isinstance(atomic, bool):
-            raise ArrayError(f"atomic = {atomic!r}: give True if others may reduce into dst at the same time, or False")
+        check_atomic(atomic)
         move(src, atomically if atomic else alone, dst, stream, _prepare)
         return dst
 

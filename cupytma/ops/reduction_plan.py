@@ -14,6 +14,7 @@ from cupytma.ops.copy_plan import CopyPlan, obstacle_of, tile, tile_limit
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region, share_memory
 from cupytma.ops.ordinary import GRANULE, Items, dealt, word_bytes
 from cupytma.ptx.reductions import check_reduction
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView, data_type_of
 from cupytma.tensormap.enums import DataType
 
@@ -36,6 +37,20 @@ def element_type(operation: str, dtype: str) -> DataType:
     except EmissionError as error:
         raise ArrayError(f"{error}; convert or view the arrays, or use another library's operation") from None
     return carrier
+
+
+def check_atomic(atomic: object) -> None:
+    """Refuse what does not say whether others may reduce at the same time.
+
+    Raises
+    ------
+    ArrayError
+        If it is no bool.
+    """
+    if not isinstance(atomic, bool):
+        raise ArrayError(
+            f"atomic = {shown(atomic)}: give True if others may reduce into dst at the same time, or False"
+        )
 
 
 # What a thread for each vector of the destination needs to keep the memory busy, and how many parts of the source it

@@ -13,6 +13,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_BOX, MAX_EXTENT, UNIT
 from cupytma.ops.layout import check_overlap, share_memory
 from cupytma.ops.reduction_plan import element_type
+from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
@@ -199,7 +200,9 @@ def check_mode(mode: object) -> None:
         If it is none of `MODES`.
     """
     if not isinstance(mode, str) or mode not in MODES:
-        raise ArrayError(f"mode = {mode!r}: an index out of range is an error with \"raise\", or moved with \"clip\"")
+        raise ArrayError(
+            f"mode = {shown(mode)}: an index out of range is an error with \"raise\", or moved with \"clip\""
+        )
 
 
 def check_rows(operation: str, source: ArrayView, destination: ArrayView, index: ArrayView) -> None:

@@ -40,7 +40,7 @@ def simulate_im2col(
     ArrayError
         As `cupytma.im2col`.
     """
-    axes = spatial_axes(layout, np.ndim(x))
+    axes = spatial_axes(layout, len(view_of(x).shape))
     source, destination = permuted_view(view_of(x), axes), view_of(out)
     found = convolution(source.shape, kernel_size, stride, padding, dilation)
     check_pair(source, destination, destination, found)
@@ -75,7 +75,7 @@ def simulate_col2im(
     ArrayError
         As `cupytma.col2im`.
     """
-    axes = spatial_axes(layout, np.ndim(out))
+    axes = spatial_axes(layout, len(view_of(out).shape))
     source, destination = view_of(columns), permuted_view(view_of(out), axes)
     found = convolution(destination.shape, kernel_size, stride, padding, dilation)
     check_pair(source, destination, source, found)

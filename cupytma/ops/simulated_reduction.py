@@ -10,7 +10,7 @@ import numpy as np
 from cupytma import sim
 from cupytma.ops.copy_plan import TilePlan
 from cupytma.ops.layout import Region
-from cupytma.ops.reduction_plan import element_type, plan_reduction
+from cupytma.ops.reduction_plan import check_atomic, element_type, plan_reduction
 from cupytma.ops.simulated_copy import Bytes, memory_at, span_of
 from cupytma.sim.reductions import Reduction, combine, reduction
 from cupytma.tensormap.arrays import view_of
@@ -38,6 +38,7 @@ def simulate_reduction(operation: str, destination: Any, source: Any, *, atomic:
     ArrayError
         As `cupytma.reduce_add`.
     """
+    check_atomic(atomic)
     view = view_of(source)
     plan = plan_reduction(operation, view, view_of(destination), atomic)
     if plan.tiles is not None:
@@ -60,8 +61,9 @@ def _reduce_tiles(
 
 
 def _reduce_rest(chosen: Reduction, rest: Region, itemsize: int) -> None:
-    """Each run in its turn along dimensions in which the destination stays in place, all others at once."""
-    turns = [dim for dim in rest.outer if dim.destination_stride == 0]
+    """Each run in its turn along dimensions in which the destination stays in place, innermost first, as the kernel
+    counts them; all others at once."""
+    turns = [dim for dim in reversed(rest.outer) if dim.destination_stride == 0]
     outer = [dim for dim in reversed(rest.outer) if dim.destination_stride]
     shape = (*(dim.extent for dim in outer), rest.run)
     place = memory_at(rest.destination, shape, (*(dim.destination_stride for dim in outer), 1))

@@ -39,7 +39,7 @@ def simulate_gather_rows(x: Any, index: Any, out: Any = None, *, mode: str = "ra
         For an index out of range, once all other rows have been moved.
     """
     if out is None:
-        out = np.empty((*np.shape(index), *x.shape[1:]), x.dtype)
+        out = np.empty((*view_of(index).shape, *view_of(x).shape[1:]), x.dtype)
     _simulate(GATHER, mode, x, out, index, quads)
     return out
 

@@ -9,11 +9,12 @@ _SHOWN = 60
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it, cut where it is long."""
+    """A value as an error shows it: in one line, cut where it is long."""
     try:
         text = repr(value[: 2 * _SHOWN] if isinstance(value, (str, bytes)) else value)
     except Exception:  # also of an int of more digits than Python writes
         return f"<{type(value).__name__}>"
+    text = text.replace("\n", " ")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

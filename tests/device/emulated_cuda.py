@@ -187,8 +187,10 @@ def _pinned(size: int) -> Pinned:
 
 
 _libraries: dict[str, ctypes.CDLL] = {}
-_ALIGNED = re.compile(r"__shared__ (alignas\(\d+\))")
+_ALIGNED = re.compile(r"__shared__ (alignas\(\w+\))")
 _EXTERNAL = re.compile(r"extern __shared__ unsigned char dynamic_shared\[\];")
+# Tensor reductions, which are told what to make of two elements.
+_REDUCES = re.compile(r"cupytma::TENSOR_REDUCE\((.*?)\)")
 # Inline assembly, and what does the same here.
 _ASSEMBLY = (
     (re.compile(r'asm\("mov\.u32 %0, %%laneid;" : "=r"\(lane\)\);'), "lane = emulation::lane();"),
@@ -243,6 +245,7 @@ def _translated(module: Module) -> str:
 
     body = f"{maps}\n{included(request.source)}".replace("#pragma once", "").replace("#pragma unroll 1", "")
     body = _ALIGNED.sub(r"\1 __shared__", _EXTERNAL.sub("", body))
+    body = _REDUCES.sub(r"cupytma::tensor_reduce(\1, combined)", body)
     for pattern, replacement in _ASSEMBLY:
         body = pattern.sub(replacement, body)
     runs = [f"EMULATED({name})" for name in module.kernels]

@@ -226,6 +226,10 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned pick)
     for (int i = 0; i < 4; ++i) found |= (both >> (pick >> 4 * i & 7) * 8 & 255) << 8 * i;
     return found;
 }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits)
+{
+    return static_cast<unsigned>((low | static_cast<unsigned long long>(high) << 32) >> (bits & 31));
+}
 template <typename T>
 T atomicAdd(T* place, T value)
 {
@@ -233,12 +237,26 @@ T atomicAdd(T* place, T value)
     *place += value;
     return before;
 }
-inline unsigned long long atomicCAS(unsigned long long* place, unsigned long long compare, unsigned long long value)
+template <typename T>
+T atomicCAS(T* place, std::common_type_t<T> compare, std::common_type_t<T> value)
 {
-    const unsigned long long before = *place;
+    const T before = *place;
     if (before == compare) *place = value;
     return before;
 }
+template <typename To, typename From>
+To same_bits(From from)
+{
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline float __uint_as_float(unsigned bits) { return same_bits<float>(bits); }
+inline unsigned __float_as_uint(float number) { return same_bits<unsigned>(number); }
+inline double __longlong_as_double(long long bits) { return same_bits<double>(bits); }
+inline long long __double_as_longlong(double number) { return same_bits<long long>(number); }
+inline float __fadd_rn(float one, float other) { return one + other; }
+inline double __dadd_rn(double one, double other) { return one + other; }
 template <typename T>
 T __ldg(const T* place) { return *place; }
 template <typename T>
@@ -396,6 +414,22 @@ void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
     const emulation::Map m(static_cast<const CUtensorMap*>(map));
     if (m.rank != Rank) emulation::fail("a store of another rank than its map");
     m.each(at, tile, true, [](unsigned char* shared, unsigned char* global, bool in) { if (in) *global = *shared; });
+}
+// What a reduction makes of an element, for the type that the kernel reduces.
+template <int Rank, typename Bits>
+void tensor_reduce(const void* map, const int (&at)[Rank], const void* tile, Bits (*combine)(Bits, Bits))
+{
+    const emulation::Map m(static_cast<const CUtensorMap*>(map));
+    if (m.rank != Rank) emulation::fail("a reduction of another rank than its map");
+    if (m.size != sizeof(Bits)) emulation::fail("a reduction of another type than its map's");
+    m.each(at, tile, true, [=](unsigned char* shared, unsigned char* global, bool in) {
+        if (!in || reinterpret_cast<std::uintptr_t>(shared) % sizeof(Bits)) return;
+        Bits old, value;
+        std::memcpy(&old, global, sizeof old);
+        std::memcpy(&value, shared, sizeof value);
+        old = combine(old, value);
+        std::memcpy(global, &old, sizeof old);
+    });
 }
 inline void tensor_load_1d(void* tile, const void* map, int x, unsigned long long* b)
 {

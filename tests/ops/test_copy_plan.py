@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -276,3 +277,34 @@ def test_a_copy_onto_itself_and_between_interleaved_columns_is_no_overlap() -> N
     plan_copy(view((64, 8), (64, 4)), view((64, 8), (64, 4)))
     plan_copy(view((64, 8), (64, 4)), view((64, 8), (64, 4), (1 << 32) + 32))
     plan_copy(view((1000,), (8,)), view((1000,), (8,), (1 << 32) + 4))
+
+
+@pytest.mark.parametrize(("row", "is_whole"), [(512, True), (520, False)])
+def test_blocks_that_move_a_rest_beside_their_tile_are_no_more_than_kernels_can_count(row: int, is_whole: bool) -> None:
+    views = [ArrayView(1 << place, (1 << 31, 1, row), (pitch, 1024, 1), "uint8", 1, 0)
+             for place, pitch in ((40, 1040), (54, 1056))]  # fmt: skip
+    plan = plan_copy(*views)
+    if is_whole:
+        assert plan.tiles is not None
+        assert plan.rest is None
+    else:
+        assert plan.tiles is None
+        assert f"{2**27 - 1} are the most" in plan.reason
+
+
+@pytest.mark.parametrize("stride", [1 << 62, 1 << 63, 1 << 70, -(1 << 63), -(1 << 70)])
+def test_strides_that_lead_nowhere_do_not_matter(stride: int) -> None:
+    one = ArrayView(1 << 40, (1, 64), (stride, 4), "float32", 4, 0)
+    other = ArrayView(1 << 50, (1, 64), (256, 4), "float32", 4, 0)
+    plain = replace(one, strides=(256, 4))
+    assert plan_copy(one, other) == plan_copy(plain, other)
+    assert plan_copy(other, one) == plan_copy(other, plain)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((1 << 62, 8), (32, 4)), ((3, 8), (1 << 63, 4)), ((3, 8), (1 << 70, 4))],
+)  # fmt: skip
+def test_arrays_that_no_memory_holds_are_refused_in_words(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    source = ArrayView(1 << 40, shape, (0, 4), "float32", 4, 0)
+    with pytest.raises(ArrayError, match="no memory holds it"):
+        plan_copy(source, ArrayView(1 << 50, shape, strides, "float32", 4, 0))

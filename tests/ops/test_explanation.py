@@ -11,7 +11,7 @@ import pytest
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops import explain, explanation
+from cupytma.ops import explain, explanation, simulate_col2im, simulate_gather_rows, simulate_im2col
 from cupytma.ops.copy_plan import plan_copy
 from cupytma.ops.explained_parts import BULK, MAPS, WORDS, Machine
 from cupytma.ops.launch_size import LaunchSize
@@ -210,3 +210,38 @@ def test_notebooks_show_a_table_with_every_rule() -> None:
 
 def test_the_example_of_the_documentation_is_what_comes_out() -> None:
     assert doctest.testmod(explanation).failed == 0
+
+
+@pytest.mark.parametrize("strides", [(0,), (2,), (3,), (-2,)])
+def test_elements_that_overlap_are_not_filled(strides: tuple[int, ...]) -> None:
+    with pytest.raises(ArrayError, match="elements of the destination overlap"):
+        explain(tma.fill, ArrayView(1 << 40, (9,), strides, "float32", 4, None), 1)
+
+
+LONG = (10**5000, list(range(10**4)), np.zeros((8, 8, 8)), "a" * 10**4, {}, [[]])
+
+
+@pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("operation", "arguments", "name"),
+    [
+        (tma.permute, (BASE,), "axes"), (tma.pad, (BASE,), "pad_width"), (tma.roll, (BASE, 1), "axis"),
+        (tma.fill, (BASE,), "value"), (tma.im2col, (BASE[None, None],), "kernel_size"),
+        (tma.multicast_copy, (BASE,), "copies"), (tma.reduce_add, (BASE, BASE), "atomic"),
+        (tma.gather_rows, (BASE, np.zeros(3, "i8")), "mode"),
+    ],
+)  # fmt: skip
+def test_errors_show_what_was_given_in_one_line_however_long_it_is(operation, arguments, name, value) -> None:
+    parameters = list(inspect.signature(operation).parameters)
+    given = {**dict(zip(parameters, arguments, strict=False)), name: value}
+    with pytest.raises(ArrayError, match=f"{name} = ") as found:
+        explain(operation, **given)
+    assert len(str(found.value)) < 400
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("value", [None, 3, "a", [[1], 2], object()], ids=repr)
+@pytest.mark.parametrize("simulate", [simulate_gather_rows, simulate_im2col, simulate_col2im])
+def test_what_is_no_array_is_not_simulated(simulate, value) -> None:
+    with pytest.raises(ArrayError, match="is no array"):
+        simulate(value, value, 3)

@@ -268,3 +268,20 @@ def assert_compiled(module, operation: str) -> None:
     assert set(module.signatures) == {"element_reduce", *names}
     for rank in range(1, 6):
         assert f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{operation}" in module.ptx
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("extent", [2**31 + 1, 2**32 + 1])
+def test_more_parts_than_coordinates_reach_are_reduced_otherwise(extent: int, atomic: bool) -> None:
+    source = ArrayView(1 << 40, (extent, 300), (0, 4), "float32", 4, 0)
+    plan = plan_reduction("add", source, ArrayView(1 << 50, (300,), (4,), "float32", 4, 0), atomic)
+    assert plan.tiles is None
+    assert "2^31" in plan.reason
+
+
+@pytest.mark.parametrize("operation", ["inc", "dec"])
+def test_parts_along_several_dimensions_come_in_the_order_in_which_they_lie(operation: str) -> None:
+    source, _ = placed((4, 5, 5), "u4", seed=1)
+    source[...] = np.arange(source.size).reshape(source.shape) % 7
+    destination, buffer = placed((5,), "u4", seed=2)
+    assert_reduces(operation, destination, source[:, :3], buffer)

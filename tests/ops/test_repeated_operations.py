@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -283,3 +286,39 @@ def test_results_are_allocated_in_the_stream_that_writes_them(cuda, monkeypatch)
     for stream in (88, 0, SimpleNamespace(cuda_stream=66), cuda.cupy.cuda.Stream(cuda, 55)):
         assert tma.copy(SOURCE, stream=stream).shape == SOURCE.shape
     assert entered == [88, 0, 66, 55] == [launch.stream for launch in cuda.launches]
+
+
+@pytest.mark.parametrize("axes", [("add", False), (1.0, 0.0), ("1", "0"), None, 3, (None, 0), ["add", False]])
+def test_axes_are_integers_whatever_was_prepared_between_the_arrays(cuda, axes) -> None:
+    one, other = array(HALF, 64, 64), array(OTHER, 64, 64)
+    for _ in range(3):
+        tma.reduce_add(other, one)
+        tma.permute(one, (1, 0), out=other)
+    before = len(cuda.launches)
+    with pytest.raises(ArrayError, match="axes = "):
+        tma.permute(one, axes, out=other)
+    assert len(cuda.launches) == before
+
+
+def test_threads_that_move_rows_first_at_the_same_time_note_failures_in_one_place(monkeypatch) -> None:
+    made = []
+
+    def slow(size: int) -> np.ndarray:
+        together.wait(0.2) if not made else None
+        made.append(np.zeros(size, np.uint8).view(Pinned))
+        return made[-1]
+
+    class Pinned(np.ndarray):
+        ptr = property(lambda self: self.ctypes.data)
+
+    together = threading.Event()
+    cuda = SimpleNamespace(Device=lambda number: nullcontext(), alloc_pinned_memory=slow)
+    monkeypatch.setattr(index_errors, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(index_errors, "_records", {})
+    monkeypatch.setattr(index_errors, "_tags", {})
+    monkeypatch.setattr(index_errors, "_calls", [])
+    with ThreadPoolExecutor(8) as pool:
+        places = list(pool.map(lambda _: index_errors.record_address(0), range(8)))
+        tags = list(pool.map(lambda i: (i, index_errors.tag_of("gather_rows", i)), range(64)))
+    assert len(made) == len(set(places)) == 1
+    assert all(index_errors._calls[tag] == ("gather_rows", i) for i, tag in tags)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -282,3 +284,27 @@ def test_kernels_are_told_of_the_plan() -> None:
     assert [int(argument[name]) for name in ("source", "destination", "index")] == [1, 2, 3]
     assert (argument["rows"], argument["table_rows"], argument["row_bytes"], argument["clips"]) == (20, 40, 1024, 1)
     assert (argument["words"], argument["words_per_row"], argument["index_bytes"]) == (20 * 64, 64, 4)
+
+
+def described(shape: tuple[int, ...], dtype: str, address: int, device: int = 0) -> ArrayView:
+    """A dense array that does not exist."""
+    itemsize = np.dtype(dtype).itemsize
+    strides = tuple(itemsize * int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
+    return ArrayView(address, shape, strides, dtype, itemsize, device)
+
+
+@pytest.mark.parametrize("operation", ["gather", "scatter"])
+@pytest.mark.parametrize("count", [2**24, 2**25, 2**40])
+def test_grids_have_no_more_threads_than_kernels_can_count(operation: str, count: int) -> None:
+    table, dense = described((1000, 257), "uint8", 1 << 40), described((count, 257), "uint8", 1 << 50)
+    source, destination = (table, dense) if operation == "gather" else (dense, replace(table, shape=(1 << 30, 257)))
+    size = rows_size(plan_rows(operation, source, destination, described((count,), "int64", 1 << 45)))
+    assert 2**31 < size.grid(132) * size.threads < 2**32
+
+
+@pytest.mark.parametrize("width", [2**31 + 512, 2**32 + 512, 2**33])
+def test_rows_of_more_elements_than_coordinates_reach_are_added_otherwise(width: int) -> None:
+    views = described((2, width), "float32", 1 << 40), described((2, width), "float32", 1 << 50)
+    plan = plan_rows("scatter_add", *views, described((2,), "int64", 1 << 56))
+    assert (plan.stages, plan.tensor_map) == (None, None)
+    assert "2^31 elements" in plan.reason
