@@ -29,7 +29,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
     monkeypatch.setattr(paired, "_prepared", prepared.Memory())
-    monkeypatch.setattr(broadcast, "_prepared", {})
+    monkeypatch.setattr(broadcast, "_prepared", prepared.Memory())
     monkeypatch.setattr(multicast, "multicast_module", loading(cuda, multicast_module))
     monkeypatch.setattr(broadcast, "broadcast_module", loading(cuda, broadcast_module))
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: FITTING_BLOCKS * MULTIPROCESSORS)
@@ -98,7 +98,7 @@ def test_a_vector_has_an_address_of_its_own(cuda) -> None:
         assert (launch.kernel, launch.cluster) == ("broadcast_2d", (4, 1, 1))
         assert launch.shape[0] == 2 * MULTIPROCESSORS
         assert launch.shape[3] == 32 + 256
-    assert len({id(prepared) for prepared in broadcast._prepared.values()}) == 1
+    assert len({id(prepared) for prepared in broadcast._prepared._known.values()}) == 1
     tma.broadcast_mul(x, vector, x)
     assert pointers(cuda.launches[-1]) == [HALF + distance, HALF + distance, OTHER - distance]
     tma.broadcast_add(x, Array(OTHER, (16384,)), out, axis=0)
