@@ -297,7 +297,8 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int], set[in
                     state = _STORED_AGAIN
                     break
                 continue
-            if event.kind == "call" or (state == _WAITED and event.kind in (*_GATHERING, *ARRIVALS, "thread_barrier_arrive")):
+            tells = state == _WAITED and event.kind in (*_GATHERING, *ARRIVALS, "thread_barrier_arrive")
+            if event.kind == "call" or tells:
                 state = _TOLD
             elif event.kind == "bulk_commit_group" and state >= 0:
                 state = min(state + 1, _MOST_COMMITS)

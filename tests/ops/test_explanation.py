@@ -240,7 +240,7 @@ def test_errors_show_what_was_given_in_one_line_however_long_it_is(operation, ar
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("value", [None, 3, "a", [[1], 2], object()], ids=repr)
+@pytest.mark.parametrize("value", [None, 3, "a", [[1], 2], object()], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("simulate", [simulate_gather_rows, simulate_im2col, simulate_col2im])
 def test_what_is_no_array_is_not_simulated(simulate, value) -> None:
     with pytest.raises(ArrayError, match="is no array"):
