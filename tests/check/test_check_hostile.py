@@ -146,6 +146,7 @@ def test_a_predicate_that_is_written_again_and_again_is_no_fixed_one() -> None:
         "    mov.pred %p2, 0;\nE:  @%p2 bra B;\n"
     )
     text = SMALL.replace("setp.lt.s32 %p2, %r4, 9;\n    @%p2 bra B;\n", onward)
+    text = text.replace("B:  @%p1", "    mov.pred %p2, -1;\n    @!%p2 bra Z;\nB:  @%p1").replace("    ret;", "Z:  ret;")
     assert check.check_ptx(text) == ()
     without = check.check_ptx(text.replace("    cp.async.bulk.commit_group;\n", ""))
     assert "commit-group-missing" in {finding.rule for finding in without}
