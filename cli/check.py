@@ -88,6 +88,8 @@ def check(
     text = as_text(data)
     kind = kind_of(text)
     if kind == "map":
+        if as_sarif or maps:
+            raise click.UsageError("--sarif and --tensormap are for kernels; this is no PTX and no CUDA C++")
         _check_map(data, target, as_json)
         return
     from cupytma.check import check_cuda, check_ptx

@@ -77,6 +77,7 @@ def check_barriers(unit: Unit, report: Reporter) -> None:
     if not barriers.all:
         return
     _check_parity(barriers, report)
+    _check_same_parity(barriers, report)
     _check_fence(barriers, report)
     _check_order(barriers, report)
     if unit.function.is_entry and not unit.calls_family:
@@ -288,12 +289,16 @@ def _check_expected(barriers: Barriers, report: Reporter) -> None:
 
 def _meets(unit: Unit, starts: set[int], goals: set[int], ends: set[int]) -> bool:
     """Whether a thread can come from one of some events to one of others without one that ends the way."""
+    return not goals.isdisjoint(_met(unit, starts, ends))
+
+
+def _met(unit: Unit, starts: set[int], ends: set[int]) -> set[int]:
+    """The events that a thread can come to from one of some events without one that ends the way."""
     facts = {
         block: [(e.number, int(e.number in ends), int(e.number in starts)) for e in events]
         for block, events in unit.by_block.items()
     }
-    arriving = unit.paths.arriving(facts)
-    return any(any(arriving.get(goal, ())) for goal in goals)
+    return {number for number, held in unit.paths.arriving(facts).items() if any(held)}
 
 
 def _check_parity(barriers: Barriers, report: Reporter) -> None:
@@ -325,6 +330,37 @@ def _check_parity(barriers: Barriers, report: Reporter) -> None:
                 "wait returns at once or never",
             )  # fmt: skip
             break
+
+
+def _check_same_parity(barriers: Barriers, report: Reporter) -> None:
+    """A wait with the parity of the wait before, where the thread has arrived once between: a loop, unrolled."""
+    unit = barriers.unit
+    groups: dict[tuple[Region, int], set[int]] = {}
+    for wait in barriers.waits:
+        region, parity = barriers.region(wait), unit.operand(wait, "parity")
+        if region is None or region.is_peer or "parity" not in wait.given or not parity.is_constant:
+            continue
+        if not any(unit.values.varies(number) for number, _ in region.address.terms):
+            groups.setdefault((region, parity.constant), set()).add(wait.number)
+    restarts = unit.of_kind("mbarrier_init", "mbarrier_inval", "call")
+    for (region, _), waits in groups.items():
+        arrivals = {event.number for event in barriers.arrivals if barriers.region(event) == region}
+        if len(waits) < 2 or not arrivals:
+            continue
+        # Who waits for the other parity, or begins anew, may be chosen by other conditions than who arrives.
+        others = [event for event in barriers.waits if event.number not in waits]
+        after = [event for event in restarts if unit.may_follow(event, unit.events[min(waits)])]
+        if barriers.any_may_be(others, region) or after:
+            continue
+        ends = {event.number for event in (*barriers.waits, *barriers.arrivals) if barriers.may_be(event, region)}
+        first = arrivals & _met(unit, waits, ends)
+        again = sorted(waits & _met(unit, first, ends)) if first else []
+        for wait in (unit.events[number] for number in again[:1]):
+            report(
+                "parity-never-flips", unit, wait,
+                f"the wait for {barriers.name(wait)} has the parity of the wait before, and its phase is the next: it "
+                "returns at once",
+            )  # fmt: skip
 
 
 def _check_first_phase(barriers: Barriers, report: Reporter, wait: Event, region: Region) -> None:

@@ -107,6 +107,7 @@ class Unit:
         self.with_family = with_family
         self.flow = Flow(function)
         rename_by_reaching_writes(function, self.flow)
+        self.flow.take_new_names()
         self.values = Values(module, function)
         self.events: list[Event] = []
         self.refused: list[tuple[Statement, str]] = []

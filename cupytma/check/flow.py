@@ -74,6 +74,7 @@ class Flow:
     def _connect(self) -> None:
         statements, count = self.function.statements, len(self.blocks)
         for block in self.blocks:
+            block.edges = []
             following = [block.index + 1] if block.index + 1 < count else []
             if block.start == block.stop:
                 guarded = statements[block.start]
@@ -98,6 +99,10 @@ class Flow:
             index = self.function.target_of(name, jump.scope)
             if index is not None and index in self._block_at:
                 yield self._block_at[index]
+
+    def take_new_names(self) -> None:
+        """Give the edges the predicates' names that the jumps have after registers were renamed."""
+        self._connect()
 
     def block_of(self, statement: int) -> int:
         """The block that a statement stands in."""

@@ -257,9 +257,10 @@ def _check_told(unit: Unit, report: Reporter, store: Event, source: Region, wait
     for number in sorted(waited):
         write = unit.events[number]
         place = written_at(unit, write)
-        if write.kind != "shared_write" or place is None or not _overlap(unit, place, source):
+        if place is None or not _overlap(unit, place, source):
             continue
-        by_many = unit.levels.of_text(write.given["destination"]) is Level.LANE
+        # Matrices are written by whole warps.
+        by_many = write.kind == "stmatrix" or unit.levels.of_text(write.given["destination"]) is Level.LANE
         if by_many and _choices(unit, store.block) - _choices(unit, write.block):
             report(
                 "shared-reused-early", unit, write,
@@ -297,8 +298,8 @@ def _reached_after(unit: Unit, store: Event) -> tuple[set[int], set[int], set[in
                     state = _STORED_AGAIN
                     break
                 continue
-            tells = state == _WAITED and event.kind in (*_GATHERING, *ARRIVALS, "thread_barrier_arrive")
-            if event.kind == "call" or tells:
+            tells = event.kind in (*_GATHERING, *ARRIVALS, "thread_barrier_arrive")
+            if event.kind == "call" or (state == _WAITED and tells):
                 state = _TOLD
             elif event.kind == "bulk_commit_group" and state >= 0:
                 state = min(state + 1, _MOST_COMMITS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cupytma.check import RULES
-from cupytma.check.examples import LOADED, MAP, OUT, STORED, changed, kernel
+from cupytma.check.examples import INIT, LOAD, LOADED, MAP, OUT, STORED, USE, WAIT, changed, kernel
 from cupytma.check.rules_barriers import RING
 
 BULK = kernel(
@@ -238,12 +238,26 @@ SLICES = kernel(
     OUT, "int tiles",
 )  # fmt: skip
 
+# So few rounds that the compiler leaves no loop.
+FOUR_TIMES = changed(BULK, ("k < tiles", "k < 4"), (", int tiles", ""))
+
+_ANEW = (
+    "    __syncthreads();\n"
+    "    if (threadIdx.x == 0) cupytma::mbarrier_inval(&loaded);\n"
+    "    __syncthreads();\n" + INIT + "    __syncthreads();\n"
+)
+_BY_ELECTED = "    if (threadIdx.x < 32 && cupytma::elect_sync()) {\n        cupytma::mbarrier_a"
+# One place for two mbarriers, one after the other: one thread initialises, another one loads.
+ANEW = kernel(
+    changed(LOADED, (_LOAD, _BY_ELECTED)) + _ANEW + changed(LOAD + WAIT + USE, (_LOAD, _BY_ELECTED)), MAP, OUT
+)
+
 STAGED = RULES["map-not-acquired"].good
 
 GOOD = {
     "ring": RING, "bulk": BULK, "by hand": BY_HAND, "reduced": REDUCED, "cp.async": CP_ASYNC, "pointer": POINTER,
     "in place": IN_PLACE, "multicast": MULTICAST, "peer": PEER, "assembled": ASSEMBLED, "staged": STAGED,
-    "handed over": HANDED_OVER, "slices": SLICES,
+    "handed over": HANDED_OVER, "slices": SLICES, "four times": FOUR_TIMES, "anew": ANEW,
 }  # fmt: skip
 
 
@@ -330,6 +344,7 @@ BROKEN = (
     Broken("wait-never-completed", "ring", (("        cupytma::mbarrier_arrive_sink(&empty[stage]);\n", ""),)),
     Broken("parity-never-flips", "bulk", (("wait_parity(&full, k % 2)", "wait_parity(&full, 0)"),)),
     Broken("parity-never-flips", "ring", (("&empty[stage], parity", "&empty[stage], 1"),)),
+    Broken("parity-never-flips", "four times", (("&full, k % 2", "&full, 0"),)),
     Broken("parity-of-no-phase", "by hand", (("wait(&s.full[1], 0)", "wait(&s.full[1], 1)"),)),
     Broken("parity-of-no-phase", "pointer", (("wait_parity(&loaded, 0)", "wait_parity(&loaded, 1)"),)),
     Broken("map-in-local-memory", "by hand", (_COPIED, ("load(s.tile[0], &map", "load(s.tile[0], &copied"))),

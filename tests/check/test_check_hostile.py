@@ -138,3 +138,15 @@ def test_long_and_odd_texts_do_not_take_long(name: str) -> None:
     start = time.process_time()
     judged(LONG[name])
     assert time.process_time() - start < 6
+
+
+def test_a_predicate_that_is_written_again_and_again_is_no_fixed_one() -> None:
+    onward = (
+        "mov.pred %p2, -1;\n    setp.ge.s32 %p3, %r4, 9;\n    @!%p3 bra E;\n"
+        "    mov.pred %p2, 0;\nE:  @%p2 bra B;\n"
+    )
+    text = SMALL.replace("setp.lt.s32 %p2, %r4, 9;\n    @%p2 bra B;\n", onward)
+    text = text.replace("B:  @%p1", "    mov.pred %p2, -1;\n    @!%p2 bra Z;\nB:  @%p1").replace("    ret;", "Z:  ret;")
+    assert check.check_ptx(text) == ()
+    without = check.check_ptx(text.replace("    cp.async.bulk.commit_group;\n", ""))
+    assert "commit-group-missing" in {finding.rule for finding in without}

@@ -115,6 +115,7 @@ def test_a_tensor_map_is_checked_as_one(invoke: Invoke, tmp_path: Path) -> None:
         (("-", "--tensormap", "0"), ".version 8.0\n.target sm_90a\n", "0=map.bin"),
         (("-", "--tensormap", "0=/nowhere"), ".version 8.0\n.target sm_90a\n", "cannot read"),
         (("-", "--target", "sm_80"), BAD, "sm_80"),
+        (("-", "--sarif"), bytes(MAP).hex(), "--sarif and --tensormap are for kernels"),
     ],
 )
 def test_what_cannot_be_checked_ends_with_two(
