@@ -1,6 +1,6 @@
 // Copies between strided places in global memory.
 //
-// bulk_copy moves one run, a chunk of it in each block. tile_copy_1d … tile_copy_5d move boxes through two tensor maps of
+// bulk_copy moves one run, a chunk of it in each warp. tile_copy_1d … tile_copy_5d move boxes through two tensor maps of
 // the same extents and box; bytes that no tensor map may move are left to the block's other warp. word_copy moves
 // everything with ordinary loads and stores, whatever the strides.
 //
