@@ -78,9 +78,9 @@ def _copy_on_simulator() -> Check:
 
     from cupytma.ops import simulate_copy
 
-    # A run of 300 bytes: most of it moves in tiles, its last 12 bytes by themselves.
-    source = _random(61 * 6 * 80 * 4).view(np.float32).reshape(61, 6, 80)[:, ::2, 4:79]
-    target = _aligned(61 * 3 * 80 * 4).view(np.float32).reshape(61, 3, 80)[..., :75]
+    # A run of 620 bytes: most of it moves in tiles, its last 12 bytes by themselves.
+    source = _random(61 * 6 * 160 * 4).view(np.float32).reshape(61, 6, 160)[:, ::2, 4:159]
+    target = _aligned(61 * 3 * 160 * 4).view(np.float32).reshape(61, 3, 160)[..., :155]
     simulate_copy(source, target)
     passed = np.array_equal(source.view(np.uint32), target.view(np.uint32))
     return _judged(f"copy, a {_shape(source)} float32 view with strides", passed)
