@@ -113,7 +113,7 @@ struct Walk {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(threads + 32) transpose_groups(const __grid_constant__ Work<Group> work)
+extern "C" __global__ void __launch_bounds__(threads + 32, 1) transpose_groups(const __grid_constant__ Work<Group> work)
 {
     extern __shared__ unsigned char dynamic_shared[];
     __shared__ unsigned long long full[stages], empty[stages];
