@@ -78,6 +78,8 @@ def check(
     1: errors (with --strict, warnings too); 2: the file cannot be checked.
     """
     if rules:
+        if as_sarif:
+            raise click.UsageError("--sarif is for findings; the list of rules is text, or JSON with --json")
         _print_rules(as_json)
         return
     if file is None:

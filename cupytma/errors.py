@@ -40,7 +40,7 @@ class EmissionError(CupytmaError, ValueError):
 
 
 class CheckError(CupytmaError, ValueError):
-    """Something that the kernel checker cannot take: no text, or a tensor map that is none."""
+    """What the kernel checker cannot take: no text, a tensor map that is none, or one that no kernel takes."""
 
 
 class ArrayError(CupytmaError, ValueError):

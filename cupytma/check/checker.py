@@ -67,7 +67,7 @@ def check_ptx(
     Raises
     ------
     CheckError
-        If `text` or `source` is no text, or a map is none.
+        If `text` or `source` is no text, a map is none, or no kernel has the parameter that one is given for.
 
     Examples
     --------
@@ -77,10 +77,12 @@ def check_ptx(
     for name, value in (("text", text), ("source", source), ("file", file)):
         if not isinstance(value, str):
             raise CheckError(f"{name} is a {type(value).__name__}; the text of a PTX module or its source is needed")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     maps = GivenMaps(_maps(tensor_maps), names)
     if not any(mark in text for mark in MARKS):
         return ()
     module = read_module(text)
+    maps.check_are_taken(text, max((len(function.parameters) for function in module.functions), default=0))
     with_family = functions_with_family(module)
     report = Reporter(module, RULES, file)
     units = {f.name: Unit(module, f, with_family) for f in module.functions if f.name in with_family and f.statements}

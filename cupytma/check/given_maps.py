@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from cupytma.check.events import Event, Unit
-from cupytma.errors import DescriptorError
+from cupytma.errors import CheckError, DescriptorError
+from cupytma.ptx.checks import shown
 from cupytma.tensormap import Im2col, Im2colWide, TensorMap, Tiled
 
 _ROWS_GATHERED = 4
@@ -29,6 +31,33 @@ class GivenMaps:
     ) -> None:
         self._maps = dict(maps)
         self._names = dict(names or {})
+
+    def check_are_taken(self, text: str, parameters: int) -> None:
+        """Refuse a map for a parameter that nothing in a module has: it would be left out without a word.
+
+        Parameters
+        ----------
+        text : str
+            The module.
+        parameters : int
+            The most that one of its kernels has.
+
+        Raises
+        ------
+        CheckError
+            Naming each.
+        """
+        known = {name for names in self._names.values() for name in names}
+        lost = [
+            key for key in self._maps
+            if (not 0 <= key < parameters if isinstance(key, int) else key not in known and not _stands_in(text, key))
+        ]  # fmt: skip
+        if lost:
+            named = f", named {', '.join(sorted(known))}" if known else ""
+            raise CheckError(
+                f"a tensor map is given for {', '.join(map(shown, lost))}, which no kernel here takes: they have up to "
+                f"{parameters} parameters, from 0{named}"
+            )
 
     def of(self, unit: Unit, event: Event) -> TensorMap | None:
         """The map that a copy goes through, where it is given."""
@@ -67,3 +96,7 @@ class GivenMaps:
         if mode == "tile::gather4":
             return found.box_bytes * _ROWS_GATHERED
         return found.box_bytes if mode in ("tile", "im2col") else None
+
+
+def _stands_in(text: str, name: str) -> bool:
+    return bool(name) and re.search(rf"(?<![\w$%]){re.escape(name)}(?![\w$])", text) is not None

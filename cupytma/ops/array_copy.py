@@ -142,10 +142,8 @@ def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Pr
             wait_for(view.stream, stream)
         prepared.launch(handle_of(stream), *(view.address for view in views))
     for array in arrays:
-        if array.__class__ not in layouts:
-            learn(array.__class__)
         if array.__class__ not in _described:
-            _describe(array.__class__)
+            learn(array.__class__)
 
 
 def _prepare_views(axes: Any, prepare: Prepare | None, source: Any, *others: Any) -> Prepared:
@@ -169,28 +167,19 @@ _prepared: Memory[Prepared] = Memory()
 _addressed: Memory[tuple[int, tuple[Callable[[int], None], ...]]] = Memory()
 _seen: Memory[bool] = Memory()
 Prepare = Callable[..., Prepared]
-# How the arrays that can be trusted say their layout, by their type.
+# How the arrays that can be trusted say their layout, and before it their address and device, by their type.
 layouts: dict[type, Callable[[Any], Any]] = {}
-
-
-def learn(kind: type) -> None:
-    """Remember how arrays of a type say their layout, if they are CuPy's or torch's."""
-    torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
-    elif module is not None and kind is getattr(module, "ndarray", None):
-        layouts[kind] = lambda array: (array.shape, array.strides, array.dtype)
-
-
-# How the arrays that can be trusted say their address, their device and their layout, by their type.
 _described: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
 
-def _describe(kind: type) -> None:
+def learn(kind: type) -> None:
+    """Remember how arrays of a type say their layout and place, if they are CuPy's or torch's."""
     torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
         _described[kind] = lambda tensor: (*place_of(tensor), tensor.shape, tensor.stride(), tensor.dtype)
     elif module is not None and kind is getattr(module, "ndarray", None):
+        layouts[kind] = attrgetter("shape", "strides", "dtype")
         _described[kind] = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
 
 

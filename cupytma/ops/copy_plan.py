@@ -125,6 +125,8 @@ class CopyPlan:
         Where two dimensions change places, so that the arrays have no row in common.
     bulk : BulkPlan or None
         Where the arrays are one run each.
+    owned : bool
+        Of a reduction: whether every element of the destination has a thread of its own.
     """
 
     tiles: TilePlan | None
@@ -132,6 +134,7 @@ class CopyPlan:
     reason: str = ""
     turned: TransposePlan | TurnPlan | None = None
     bulk: BulkPlan | None = None
+    owned: bool = False
 
     @property
     def is_empty(self) -> bool:

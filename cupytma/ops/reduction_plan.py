@@ -100,7 +100,7 @@ def parts_of(region: Region, itemsize: int) -> Parts | None:
 
 def owned_parts(plan: CopyPlan, itemsize: int) -> Parts | None:
     """How a plan has a thread for each vector; None where it has not."""
-    return parts_of(plan.rest, itemsize) if plan.rest is not None and plan.reason == _OWNED else None
+    return parts_of(plan.rest, itemsize) if plan.rest is not None and plan.owned else None
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +132,7 @@ def plan_reduction(operation: str, source: ArrayView, destination: ArrayView, at
     check_reduced(source, destination)
     _check_alignment(source, destination)
     if not atomic and parts_of(region, source.itemsize) is not None:
-        return CopyPlan(None, region, _OWNED)
+        return CopyPlan(None, region, _OWNED, owned=True)
     if obstacle := obstacle_of(region, source.itemsize):
         return CopyPlan(None, region, obstacle)
     tiles, rest = tile(region, source.itemsize, data_type)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cupytma as tma
 from cupytma import check
+from cupytma.errors import CheckError
 
 WORDS = (
     ".version 8.8", ".target sm_90a", ".visible .entry k(", ".param .u64 a", ")", "{", "}", ";", "\n", "@%p1",
@@ -150,3 +152,43 @@ def test_a_predicate_that_is_written_again_and_again_is_no_fixed_one() -> None:
     assert check.check_ptx(text) == ()
     without = check.check_ptx(text.replace("    cp.async.bulk.commit_group;\n", ""))
     assert "commit-group-missing" in {finding.rule for finding in without}
+
+
+_LOADS = """#include <cupytma.cuh>
+extern "C" __global__ void kernel(const __grid_constant__ CUtensorMap map, float* out)
+{
+    __shared__ alignas(128) float tile[1024];
+    __shared__ unsigned long long loaded;
+    if (threadIdx.x == 0) {
+        cupytma::mbarrier_init(&loaded, 1);
+        cupytma::fence_mbarrier_init();
+        cupytma::mbarrier_arrive_expect_tx_sink(&loaded, 2048);
+        cupytma::tensor_load_2d(tile, &map, 0, 0, &loaded);
+    }
+    __syncthreads();
+    cupytma::mbarrier_wait_parity(&loaded, 0);
+    out[threadIdx.x] = tile[threadIdx.x];
+}
+"""
+_MAP = tma.Tiled(
+    data_type="FLOAT32", global_address=4096, global_dim=(64, 64), global_strides=(256,), box_dim=(32, 32)
+).encode()
+
+
+def test_a_map_that_no_kernel_takes_is_refused() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+    ptx = tma.compile(_LOADS, "sm_90a").ptx
+    for key in (2, -1, 10**30, "nope", "ma", "out2", ""):
+        for checked in (lambda key=key: check.check_cuda(_LOADS, "sm_90a", {key: _MAP}),
+                        lambda key=key: check.check_ptx(ptx, {key: _MAP})):  # fmt: skip
+            with pytest.raises(CheckError, match="no kernel here takes"):
+                checked()
+    for key in (0, "map", "kernel_param_0"):
+        assert [f.rule for f in check.check_cuda(_LOADS, "sm_90a", {key: _MAP})] == ["expect-tx-mismatch"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_they_do_anywhere(end: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+    text = tma.compile(_LOADS, "sm_90a").ptx.replace("\n", end)
+    assert [finding.rule for finding in check.check_ptx(text, {0: _MAP})] == ["expect-tx-mismatch"]

@@ -41,7 +41,7 @@ def test_the_message_has_both_numbers() -> None:
 
 
 def test_a_map_of_another_parameter_says_nothing() -> None:
-    assert rules(SOURCE, {1: tiled(box_dim=(16, 16)), "nothing": tiled(box_dim=(16, 16))}) == set()
+    assert rules(SOURCE, {1: tiled(box_dim=(16, 16))}) == set()
 
 
 @pytest.mark.parametrize(("data_type", "start", "legal"), [
