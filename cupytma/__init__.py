@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cupytma.ops.convolution_columns import col2im, im2col
     from cupytma.ops.filling import fill
     from cupytma.ops.index_errors import check_indices
+    from cupytma.ops.matrix_product import matmul
     from cupytma.ops.multicast import multicast_copy
     from cupytma.ops.permutation import permute, transpose
     from cupytma.ops.reduction import (
@@ -100,6 +101,7 @@ _LAZY = {
     "fill": "cupytma.ops.filling",
     "flip": "cupytma.ops.arrangement",
     "im2col": "cupytma.ops.convolution_columns",
+    "matmul": "cupytma.ops.matrix_product",
     "multicast_copy": "cupytma.ops.multicast",
     "ops": "",
     "pad": "cupytma.ops.arrangement",
@@ -131,11 +133,10 @@ __all__ = [
     "L2Promotion", "LaunchError", "NoDeviceError", "OobFill", "PipelineError", "RowIndexError", "Swizzle", "Target",
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max",
     "broadcast_min", "broadcast_mul", "check_indices", "checks", "col2im", "compile", "copy", "declare_coordinates",
-    "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "ops", "pad",
-    "permute", "pipeline", "pipeline_kernel", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec",
+    "encode_records", "explain_fault", "fill", "flip", "gather_rows", "im2col", "matmul", "multicast_copy", "ops",
+    "pad", "permute", "pipeline", "pipeline_kernel", "plan_boxes", "ptx", "reduce_add", "reduce_and", "reduce_dec",
     "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime", "scatter_add_rows",
-    "scatter_rows", "sim", "tensor_map", "transpose",
-    "verify_against_driver",
+    "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",
 ]
 
 

@@ -24,7 +24,9 @@ _LAZY = {
     "flip": "cupytma.ops.arrangement",
     "gather_rows": "cupytma.ops.rows",
     "im2col": "cupytma.ops.convolution_columns",
+    "matmul": "cupytma.ops.matrix_product",
     "multicast_copy": "cupytma.ops.multicast",
+    "matmul_program": "cupytma.ops.matmul_program",
     "multicast_program": "cupytma.ops.multicast_schedule",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
@@ -56,13 +58,13 @@ _LAZY = {
     "transpose": "cupytma.ops.permutation",
 }
 __all__ = [
-    "broadcast_add", "broadcast_max", "broadcast_min", "broadcast_mul", "broadcast_program", "check_indices", "col2im",
-    "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "multicast_copy", "multicast_program",
-    "pad", "permute", "plan_broadcast", "plan_copy", "plan_multicast", "plan_reduction", "plan_rows", "reduce_add",
-    "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll",
-    "rows_program", "scatter_add_rows", "scatter_rows", "simulate_col2im", "simulate_copy", "simulate_gather_rows",
-    "simulate_im2col", "simulate_multicast_copy", "simulate_reduction", "simulate_scatter_add_rows",
-    "simulate_scatter_rows", "transpose",
+    "broadcast_add", "broadcast_max", "broadcast_min", "broadcast_mul", "broadcast_program", "check_indices",
+    "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "im2col", "matmul", "matmul_program",
+    "multicast_copy", "multicast_program", "pad", "permute", "plan_broadcast", "plan_copy", "plan_multicast",
+    "plan_reduction", "plan_rows", "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min",
+    "reduce_or", "reduce_xor", "roll", "rows_program", "scatter_add_rows", "scatter_rows", "simulate_col2im",
+    "simulate_copy", "simulate_gather_rows", "simulate_im2col", "simulate_multicast_copy", "simulate_reduction",
+    "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]
 
 

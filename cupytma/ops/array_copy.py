@@ -237,8 +237,8 @@ def pointers(launch: Plan) -> list[tuple[int, int]]:
     return [(place, int.from_bytes(data[place : place + 8], "little")) for place in places]
 
 
-def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
-    """A new array of a shape, of the kind, dtype and device of another.
+def empty(like: Any, shape: Sequence[int], stream: Any = None, dtype: str | None = None) -> Any:
+    """A new array of a shape, of the kind and device of another, and its dtype or the one that is named.
 
     It is allocated on the stream that will write it, so that its memory is not in use on another.
     """
@@ -249,14 +249,15 @@ def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
     if type(like).__module__.partition(".")[0] == "torch":
         import torch
 
+        kind = like.dtype if dtype is None else getattr(torch, dtype)
         if stream is None:
-            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
+            return torch.empty(tuple(shape), dtype=kind, device=like.device)
         with torch.cuda.stream(torch.cuda.ExternalStream(handle_of(stream), like.device)):
-            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
+            return torch.empty(tuple(shape), dtype=kind, device=like.device)
     if stream is None and view.device == current_device():
-        return module.empty(tuple(shape), dtype=view.dtype)
+        return module.empty(tuple(shape), dtype=dtype or view.dtype)
     with module.cuda.Device(view.device), stream or module.cuda.get_current_stream():
-        return module.empty(tuple(shape), dtype=view.dtype)
+        return module.empty(tuple(shape), dtype=dtype or view.dtype)
 
 
 _HOST = (
