@@ -326,7 +326,7 @@ __device__ __forceinline__ void multiply_tiles(
 {
     const Depth depth(product);
     Consumer consumer(shared, barriers, group);
-    const Result result(out_map, product, scaling, out, shared, group);
+    Result result(out_map, product, scaling, out, shared, group);
     unsigned number = 0;  // of the tile, among this block's
 #pragma unroll 1
     for (Tiles tiles(product); tiles.left(); tiles.next(), ++number) {

@@ -34,7 +34,7 @@ public:
 
     // Writes 64 rows of D, or several times as many, from `row` on.
     template <int Blocks, int Registers>
-    __device__ __forceinline__ void write(const float (&sum)[Blocks][Registers], int row, int column) const
+    __device__ __forceinline__ void write(const float (&sum)[Blocks][Registers], int row, int column)
     {
 #pragma unroll
         for (int block = 0; block < Blocks; ++block) {
@@ -52,7 +52,7 @@ public:
 
 private:
     template <int Registers>
-    __device__ __forceinline__ void write_rows(const float (&sum)[Registers], int row, int column) const
+    __device__ __forceinline__ void write_rows(const float (&sum)[Registers], int row, int column)
     {
         const unsigned line = thread / warp_threads * 16 + thread % warp_threads / 4, pair = thread % 4 * 2;
         const int rows[2] = {row + static_cast<int>(line), row + static_cast<int>(line) + 8};
@@ -69,10 +69,7 @@ private:
                 continue;
             }
             const int begin = column + static_cast<int>(step * step_columns);
-            unsigned char* buffer = staging + step % buffers * buffer_bytes;
-            if (split > 1) {
-                buffer = staging + step / split % buffers * buffer_bytes;
-            }
+            unsigned char* buffer = staging + sent++ % buffers * buffer_bytes;
             if (product.by_unit && thread == 0) {
                 cupytma::bulk_wait_group_read<buffers - 1>();  // the store that used this buffer before has read it
             }
@@ -194,4 +191,5 @@ private:
     unsigned char* const out;
     const unsigned thread, barrier;
     unsigned char* const staging;
+    unsigned sent = 0;  // buffers, one after the other over all tiles
 };

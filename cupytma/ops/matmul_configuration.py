@@ -21,10 +21,12 @@ _BARRIER_BYTES = 8
 LOADING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 
 # What the model knows of an H100 SXM: cycles a second under load, bytes a second from memory, bytes a cycle into one
-# multiprocessor, seconds that any launch takes, and cycles until the first stage is there and the last is written.
+# multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that any launch takes,
+# and cycles until the first stage is there and the last is written.
 _CLOCK = 1.7e9
 _MEMORY_BYTES = 3.0e12
 _LOAD_BYTES = 40
+_CACHE_BYTES = 5.5e12
 _LAUNCH = 2e-6
 _FILLING = 1500
 # Cycles beside the tensor cores for each element that a thread adds in float32, and that it writes.
@@ -220,7 +222,8 @@ def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool,
     size = (operands.m + operands.n) * operands.k * kind.bytes + operands.m * operands.n * operands.result_bytes
     working = min(1.0, row_tiles * column_tiles * c.cluster / multiprocessors)
     memory = size / (_MEMORY_BYTES * min(1.0, 1.5 * working))
-    seconds = _LAUNCH + _FILLING / _CLOCK + max(memory, waves * tile / _CLOCK)
+    traffic = row_tiles * column_tiles * c.cluster_rows * c.cluster_columns * blocks * loaded / _CACHE_BYTES
+    seconds = _LAUNCH + _FILLING / _CLOCK + max(memory, waves * tile / _CLOCK, traffic) + traffic / 20
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
 

@@ -36,7 +36,7 @@ from cupytma.tensormap.enums import L2Promotion, Swizzle
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Rows of tiles that are worked on together, so that L2 serves their columns again.
+# Of D, that are worked on together.
 _BAND_ROWS = 1024
 _PRODUCT = np.dtype(
     [
@@ -105,6 +105,22 @@ class MatmulPlan:
         rows, columns = tiles_of(self.configuration, self.operands)
         return rows * columns
 
+    @property
+    def band(self) -> int:
+        """Rows of clusters' tiles that are worked on together, so that L2 serves their columns again."""
+        c = self.configuration
+        return max(1, _BAND_ROWS // (c.tile_rows * c.cluster_rows))
+
+    def tile(self, number: int, rank: int) -> tuple[int, int]:
+        """The first row and column of D that a block of a cluster computes of a tile, as the kernel finds them."""
+        c = self.configuration
+        rows, columns = tiles_of(c, self.operands)
+        begin, rest = number // (self.band * columns) * self.band, number % (self.band * columns)
+        height = min(self.band, rows - begin)
+        rank = 0 if c.split > 1 else rank
+        row = (begin + rest % height) * c.cluster_rows + rank % c.cluster_rows
+        return row * c.tile_rows, (rest // height * c.cluster_columns + rank // c.cluster_rows) * c.tile_columns
+
     @cached_property
     def cost(self) -> Cost:
         """What the model expects."""
@@ -153,7 +169,7 @@ class MatmulPlan:
         argument["rows"], argument["columns"] = self.rows.rows, self.columns.rows
         argument["depth_blocks"] = self.depth_blocks
         argument["row_tiles"], argument["column_tiles"] = tiles_of(c, o)
-        argument["band"] = max(1, _BAND_ROWS // (c.tile_rows * c.cluster_rows))
+        argument["band"] = self.band
         strides, scales = o.out.strides, (o.row_scale, o.column_scale)
         if c.is_swapped:
             strides, scales = strides[::-1], scales[::-1]
