@@ -21,7 +21,7 @@ _BARRIER_BYTES = 8
 LOADING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 
 # What the model knows of an H100 SXM: cycles a second under load, bytes a second from memory, bytes a cycle into one
-# multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that any launch takes,
+# multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that launches take,
 # and cycles until the first stage is there and the last is written.
 _CLOCK = 1.7e9
 _MEMORY_BYTES = 3.0e12
@@ -204,7 +204,7 @@ def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool,
     c, kind = configuration, operands.a.type
     row_tiles, column_tiles = tiles_of(c, operands)
     resident = max(1, multiprocessors // c.cluster)
-    waves = -(-row_tiles * column_tiles // resident)
+    waves = -(-row_tiles * column_tiles // resident) * -(-c.cluster // multiprocessors)
     blocks = -(-operands.k * kind.bytes // SPAN_BYTES)
     deep = -(-blocks // c.split)
     instruction = max(
@@ -220,7 +220,7 @@ def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool,
     tile = deep * max(multiplying, loaded / _LOAD_BYTES) + written
     flops = 2 * operands.m * operands.n * operands.k
     size = (operands.m + operands.n) * operands.k * kind.bytes + operands.m * operands.n * operands.result_bytes
-    working = min(1.0, row_tiles * column_tiles * c.cluster / multiprocessors)
+    working = min(1.0, max(1, row_tiles * column_tiles * c.cluster) / multiprocessors)
     memory = size / (_MEMORY_BYTES * min(1.0, 1.5 * working))
     traffic = row_tiles * column_tiles * c.cluster_rows * c.cluster_columns * blocks * loaded / _CACHE_BYTES
     seconds = _LAUNCH + _FILLING / _CLOCK + max(memory, waves * tile / _CLOCK, traffic) + traffic / 20
