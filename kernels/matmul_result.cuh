@@ -11,8 +11,12 @@
 constexpr unsigned all_barrier = 1;                 // of both consumers
 constexpr unsigned group_barrier = all_barrier + 1;  // the first one's; the next is the other's
 
+// How many factors there are for the rows of D, and for its columns; of what type the bias is.
+enum { no_factor = 0, one_factor = 1, a_factor_each = 2 };
+enum { no_bias = 0, float32_bias = 1, result_bias = 2 };
+
 struct Scaling {
-    const float *rows, *columns;  // factors of D's rows and columns; null for none
+    const float *rows, *columns;  // factors
     const unsigned char* bias;    // along the result's rows
 };
 
@@ -56,8 +60,9 @@ private:
     {
         const unsigned line = thread / warp_threads * 16 + thread % warp_threads / 4, pair = thread % 4 * 2;
         const int rows[2] = {row + static_cast<int>(line), row + static_cast<int>(line) + 8};
-        const float factors[2] = {scale(scaling.rows, rows[0], product.rows, product.row_scale_step),
-                                  scale(scaling.rows, rows[1], product.rows, product.row_scale_step)};
+        const float factors[2] = {
+            factor<ROW_SCALES>(scaling.rows, rows[0], product.rows),
+            factor<ROW_SCALES>(scaling.rows, rows[1], product.rows)};
         float added[2] = {};
         if (SWAPPED) {
             added[0] = bias(rows[0], product.rows);
@@ -79,8 +84,8 @@ private:
                 const unsigned local = octet * 8 + pair;  // of the first column, in this step
                 const int at = begin + static_cast<int>(local);
                 const float column_factors[2] = {
-                    scale(scaling.columns, at, product.columns, product.column_scale_step),
-                    scale(scaling.columns, at + 1, product.columns, product.column_scale_step)};
+                    factor<COLUMN_SCALES>(scaling.columns, at, product.columns),
+                    factor<COLUMN_SCALES>(scaling.columns, at + 1, product.columns)};
                 float column_added[2] = {};
                 if (!SWAPPED) {
                     column_added[0] = bias(at, product.columns);
@@ -92,7 +97,10 @@ private:
 #pragma unroll
                     for (unsigned i = 0; i < 2; ++i) {
                         const float found = sum[(step * step_columns + octet * 8) / 2 + half * 2 + i];
-                        values[i] = found * factors[half] * column_factors[i] + added[half] + column_added[i];
+                        values[i] = found * (factors[half] * column_factors[i]);
+                        if (BIAS_TYPE != no_bias) {
+                            values[i] += SWAPPED ? added[half] : column_added[i];
+                        }
                     }
                     lay(buffer, line + 8 * half, local, values);
                 }
@@ -101,21 +109,29 @@ private:
         }
     }
 
-    // A factor; 1 where there is none, and outside the matrix.
-    static __device__ __forceinline__ float scale(const float* scales, int index, int extent, unsigned step)
+    // A factor; 1 where there is none, and outside the matrix. Read from L2: the kernel before this one may have written it
+    // after this one began.
+    template <int Factors>
+    static __device__ __forceinline__ float factor(const float* factors, int index, int extent)
     {
-        return scales != nullptr && index < extent ? scales[static_cast<unsigned>(index) * step] : 1.0f;
+        if constexpr (Factors == no_factor) {
+            return 1;
+        } else if constexpr (Factors == one_factor) {
+            return __ldcg(factors);
+        } else {
+            return index < extent ? __ldcg(factors + index) : 1;
+        }
     }
 
     __device__ __forceinline__ float bias(int index, int extent) const
     {
-        if (product.bias_type == 0 || index >= extent) {
+        if (BIAS_TYPE == no_bias || index >= extent) {
             return 0;
         }
-        if (product.bias_type == 1 || OUT_BYTES == 4) {
-            return reinterpret_cast<const float*>(scaling.bias)[index];
+        if (BIAS_TYPE == float32_bias || OUT_BYTES == 4) {
+            return __ldcg(reinterpret_cast<const float*>(scaling.bias) + index);
         }
-        const unsigned short bits = reinterpret_cast<const unsigned short*>(scaling.bias)[index];
+        const unsigned short bits = __ldcg(reinterpret_cast<const unsigned short*>(scaling.bias) + index);
         return OUT_IS_FLOAT16 ? widened_float16(bits) : widened_bfloat16(bits);
     }
 

@@ -58,8 +58,6 @@ struct Product {
     unsigned band;              // rows of tiles that are worked on together, so that L2 serves their columns again
     long long row_stride, column_stride;  // of D in memory, in bytes
     unsigned by_unit;           // tensor stores write the result
-    unsigned row_scale_step, column_scale_step;  // 0: one scale for all
-    unsigned bias_type;         // 0: none, 1: float32, 2: the type of the result
 };
 
 // Where an operand's rows lie along K and in shared memory. The position of a stage in the ring, and its parity.

@@ -43,7 +43,7 @@ _PRODUCT = np.dtype(
         *((name, "i4") for name in ("rows", "columns")),
         *((name, "u4") for name in ("depth_blocks", "row_tiles", "column_tiles", "band")),
         *((name, "i8") for name in ("row_stride", "column_stride")),
-        *((name, "u4") for name in ("by_unit", "row_scale_step", "column_scale_step", "bias_type")),
+        ("by_unit", "u4"), ("padding", "u4"),
     ]
 )
 _NO_MAP = bytes(128)
@@ -170,14 +170,8 @@ class MatmulPlan:
         argument["depth_blocks"] = self.depth_blocks
         argument["row_tiles"], argument["column_tiles"] = tiles_of(c, o)
         argument["band"] = self.band
-        strides, scales = o.out.strides, (o.row_scale, o.column_scale)
-        if c.is_swapped:
-            strides, scales = strides[::-1], scales[::-1]
-        argument["row_stride"], argument["column_stride"] = strides
+        argument["row_stride"], argument["column_stride"] = o.out.strides[:: -1 if c.is_swapped else 1]
         argument["by_unit"] = self.is_stored_by_unit
-        for name, scale in zip(("row_scale_step", "column_scale_step"), scales, strict=True):
-            argument[name] = scale is not None and scale.size > 1
-        argument["bias_type"] = 0 if o.bias is None else 1 if o.bias.dtype == "float32" else 2
         return argument[()]
 
     @property
@@ -194,7 +188,11 @@ class MatmulPlan:
         multiply = ptx.wgmma_mma_async(
             n=c.tile_columns, a_type=types[0].wgmma, b_type=types[1].wgmma, d_type="f32"
         )
+        scales = [0 if scale is None else 1 if scale.size == 1 else 2 for scale in (o.row_scale, o.column_scale)]
+        rows, columns = scales[:: -1 if c.is_swapped else 1]
         return {
+            "ROW_SCALES": rows, "COLUMN_SCALES": columns,
+            "BIAS_TYPE": 0 if o.bias is None else 1 if o.bias.dtype == "float32" else 2,
             "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),

@@ -7,8 +7,8 @@ Needs a Hopper GPU and torch:
     python tests/benchmarks/bench_matmul.py --sweep 2048   # every configuration at one M, float8
     python tests/benchmarks/bench_matmul.py --host         # what a call costs on the host
 
-Up to M = 128 weights are cold in L2: eight matrices of them in turn, in a CUDA graph. Above, one pair of operands. Data is
-random.
+Up to M = 128 weights are cold in L2: eight matrices of them in turn, in a CUDA graph. Above, one pair of operands. The
+numbers are random.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from matmul_arrays import matrix, operands
 
 from cupytma import ptx, sim
 from cupytma.kernels import source
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, problem_with
+from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_program import element_offsets
@@ -21,14 +21,16 @@ HOPPER = target("sm_90a")
 
 
 def plans() -> list[MatmulPlan]:
-    """Every configuration once for 8-bit types and once for 16-bit ones, promoted where that fits."""
+    """Every configuration once, of 8 or 16 bits, promoted where that fits; those of ping-pong twice."""
     found = []
     for number, configuration in enumerate(CONFIGURATIONS):
-        for dtype in ("float8_e4m3fn", "bfloat16"):
-            a, b = operands(8, 8, 16, dtype, is_row_major=dtype == "bfloat16" and number % 2 == 0)
-            judged = check_operands(view_of(a), view_of(b), view_of(matrix(8, 8, ("bfloat16", "float32")[number % 2])))
+        for dtype in ("float8_e4m3fn", "bfloat16")[:: -1 if number % 4 < 2 else 1][: 1 + configuration.is_ping_pong]:
+            a, b = operands(8, 8, 16, dtype, is_row_major=dtype == "bfloat16" and number % 4 == 0)
+            out = matrix(8, 8, ("bfloat16", "float32")[number % 2])
+            judged = check_operands(view_of(a), view_of(b), view_of(out))
             for fast in (False, True):
-                if not problem_with(configuration, judged, not fast and dtype.startswith("float8"), HOPPER.shared_bytes):
+                is_promoted = not fast and judged.a.type.is_narrow
+                if not problem_with(configuration, judged, is_promoted, HOPPER.shared_bytes):
                     how = {"configuration": configuration, "fast_accumulation": fast, "static_b": number % 3 == 0}
                     found.append(plan_matmul(judged, HOPPER, 132, **how))
                     break
@@ -53,8 +55,7 @@ def test_descriptors_find_what_a_load_has_brought(dtype: str, size: int, is_mn_m
     depth, rows = 128 // size, 128
     a, b = operands(8, rows, 3 * depth, dtype, is_mn_major, seed=3)
     judged = check_operands(view_of(a), view_of(b), view_of(matrix(8, rows, "float32")), tf32=True)
-    plan = plan_matmul(judged, HOPPER, 132)
-    columns_map = plan.maps()[0 if plan.configuration.is_swapped else 1]
+    columns_map = plan_matmul(judged, HOPPER, 132, configuration=Configuration(1, rows)).maps()[1]
     shared = np.zeros(rows * 128, np.uint8)
     memory, start = np.frombuffer(bytes(_held(b)), np.uint8).copy(), view_of(b).address
     box = tuple(map(int, columns_map.decode().box_dim))
@@ -73,8 +74,8 @@ def test_descriptors_find_what_a_load_has_brought(dtype: str, size: int, is_mn_m
             start_address=step * (2048 if is_mn_major else 32), leading_byte_offset=8192, stride_byte_offset=1024,
             swizzle="128B",
         )  # fmt: skip
-        part = offsets[:, step * len(k) : (step + 1) * len(k)]
-        np.testing.assert_array_equal(part, _canonical(descriptor, np.arange(rows)[:, None], k[None], size, is_mn_major))
+        places = _canonical(descriptor, np.arange(rows)[:, None], k[None], size, is_mn_major)
+        np.testing.assert_array_equal(offsets[:, step * len(k) : (step + 1) * len(k)], places)
 
 
 def _canonical(descriptor: ptx.MatrixDescriptor, row, k, size: int, is_mn_major: bool):

@@ -41,13 +41,13 @@ FAULTS = {
     "ping-pong": {"pass the turn": "arrival-missing"},
     "sums": {
         "consumers' barrier": "unordered",
-        "tell of the part": "arrival-missing",
+        "tell of the part": "thread-barrier",
         "wait for the parts": "unordered",
     },
 }
 PROGRAMS = {
-    "clusters": (300, 64, 640, C(1, 64, 2)),
-    "ping-pong": (300, 64, 640, C(1, 64, is_ping_pong=True)),
+    "clusters": (300, 128, 384, C(1, 64, 2)),
+    "ping-pong": (300, 64, 384, C(1, 64, is_ping_pong=True)),
     "sums": (8, 128, 640, C(1, 8, split=2, is_swapped=True)),
 }
 

@@ -97,6 +97,11 @@ inline float __uint_as_float(unsigned bits)
     std::memcpy(&number, &bits, 4);
     return number;
 }
+template <class Number>
+Number __ldcg(const Number* place)
+{
+    return *place;
+}
 
 // Of a tensor map: address, bytes of an element, two extents, the stride, and the box of the two.
 typedef struct alignas(64) CUtensorMap_st {
