@@ -1,9 +1,9 @@
 // Matrix products fed by tensor loads: one warp loads, two warpgroups multiply, and tiles are taken in turn.
 //
 // The loading warp keeps STAGES pieces of both operands in flight; in a cluster each block loads a part of what several
-// need, and sends it to all of them. Consumers work on one tile together (cooperative), or on one tile each (PING_PONG),
-// so that one multiplies while the other writes its result. With SPLIT the blocks of a cluster add up parts of K of the same
-// tile, and each finishes some of its columns, in a fixed order.
+// need, and sends it to all of them. Consumers work on one tile together (cooperative), or on one tile each
+// (PING_PONG), so that one multiplies while the other writes its result. With SPLIT the blocks of a cluster add up
+// parts of K of the same tile, and each finishes some of its columns, in a fixed order.
 #include <matmul_tiles.cuh>
 #include <matmul_result.cuh>
 
@@ -46,8 +46,8 @@ __device__ __forceinline__ void wait_for(unsigned long long* mbarrier, unsigned 
     }
 }
 
-// Starts the loads of this block's share of an operand's part of a stage. `Parts` blocks share it, of which this is number
-// `part`; the loads go to those in the mask.
+// Starts the loads of this block's share of an operand's part of a stage. `Parts` blocks share it, of which this is
+// number `part`; the loads go to those in the mask.
 template <unsigned Extent, unsigned Parts, bool MnMajor>
 __device__ __forceinline__ void load_operand(
     unsigned char* shared, const CUtensorMap& map, int start, unsigned block, unsigned part, unsigned short mask,
@@ -142,9 +142,9 @@ __device__ __forceinline__ void multiply(
 #endif
 }
 
-// The matrix descriptor of an operand's part of a stage, and how far the next instruction's part lies, in its units of 16
-// bytes. K-major: rows of 128 bytes, eight to a pattern, and an instruction reads 32 bytes of each. MN-major: boxes of 64
-// elements, eight lines along K to a pattern, and an instruction reads 16 lines.
+// The matrix descriptor of an operand's part of a stage, and how far the next instruction's part lies, in its units of
+// 16 bytes. K-major: rows of 128 bytes, eight to a pattern, and an instruction reads 32 bytes of each. MN-major: boxes
+// of 64 elements, eight lines along K to a pattern, and an instruction reads 16 lines.
 template <bool MnMajor>
 struct Operand {
     static constexpr unsigned step = (MnMajor ? 2 * pattern_bytes : 32) >> 4;
@@ -276,7 +276,8 @@ __device__ __forceinline__ void add_up(
 }
 
 #if SPLIT > 1
-// Replaces this block's part of the sum by the whole one, in those columns that are this block's: groups of eight in turn.
+// Replaces this block's part of the sum by the whole one, in those columns that are this block's: groups of eight in
+// turn.
 __device__ __forceinline__ void add_parts(
     float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
 {

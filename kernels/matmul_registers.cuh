@@ -8,8 +8,8 @@ __device__ __forceinline__ void meet_at(unsigned barrier, unsigned threads)
     asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
-// Accumulators are read and written by the tensor cores between instructions; the compiler must not move its own reads and
-// writes of them across the place where this stands.
+// Accumulators are read and written by the tensor cores between instructions; the compiler must not move its own reads
+// and writes of them across the place where this stands.
 template <int Registers>
 __device__ __forceinline__ void hold(float (&d)[Registers])
 {

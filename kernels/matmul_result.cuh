@@ -1,10 +1,11 @@
-// The way of a matrix product out: accumulators are scaled, converted and laid out in shared memory as lines of the result,
-// which tensor stores or ordinary stores write.
+// The way of a matrix product out: accumulators are scaled, converted and laid out in shared memory as lines of the
+// result, which tensor stores or ordinary stores write.
 //
-// Thread t of a warpgroup has, of 64 rows of D, row 16 (t / 32) + t % 32 / 4 and the one eight further, and of each eight
-// columns two that follow one another, from 2 (t % 4) (PTX ISA: Register Fragments for wgmma.mma_async). Lines of a buffer
-// have 128 bytes, and their 16-byte units change places by the 128B swizzle, so that the threads of a warp write to different
-// banks. A line is a piece of a row of the result: a row of D, or where D is transposed a column of it.
+// Thread t of a warpgroup has, of 64 rows of D, row 16 (t / 32) + t % 32 / 4 and the one eight further, and of each
+// eight columns two that follow one another, from 2 (t % 4) (PTX ISA: Register Fragments for wgmma.mma_async). Lines of
+// a buffer have 128 bytes, and their 16-byte units change places by the 128B swizzle, so that the threads of a warp
+// write to different banks. A line is a piece of a row of the result: a row of D, or where D is transposed a column of
+// it.
 #pragma once
 #include <matmul_tiles.cuh>
 
@@ -109,8 +110,8 @@ private:
         }
     }
 
-    // A factor; 1 where there is none, and outside the matrix. Read from L2: the kernel before this one may have written it
-    // after this one began.
+    // A factor; 1 where there is none, and outside the matrix. Read from L2: the kernel before this one may have
+    // written it after this one began.
     template <int Factors>
     static __device__ __forceinline__ float factor(const float* factors, int index, int extent)
     {

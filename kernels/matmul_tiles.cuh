@@ -1,8 +1,8 @@
 // The tiles of a matrix product: their sizes, where their parts lie in shared memory, and the order they are taken in.
 //
-// The kernel computes D = X Y^T: X has `rows` rows and Y `columns` of them, each of K elements. X is the left operand and Y
-// the right one, or the other way round (SWAPPED), so that a product with few rows has the weights on the side of the
-// tensor cores that takes 64 rows at a time; D is then the transposed result.
+// The kernel computes D = X Y^T: X has `rows` rows and Y `columns` of them, each of K elements. X is the left operand
+// and Y the right one, or the other way round (SWAPPED), so that a product with few rows has the weights on the side of
+// the tensor cores that takes 64 rows at a time; D is then the transposed result.
 #pragma once
 #include <cluster_blocks.cuh>
 #include <matmul_registers.cuh>
@@ -20,7 +20,8 @@ constexpr unsigned tile_rows = PING_PONG ? group_rows : consumers * group_rows;
 constexpr unsigned tile_columns = TILE_COLUMNS;
 constexpr unsigned stages = STAGES;
 
-// A stage holds 128 bytes along K of each row and column: what one swizzled box is wide, and four instructions of 32 bytes.
+// A stage holds 128 bytes along K of each row and column: what one swizzled box is wide, and four instructions of 32
+// bytes.
 constexpr unsigned span_bytes = 128;
 constexpr unsigned stage_depth = span_bytes / ELEMENT_BYTES;  // in elements along K
 constexpr unsigned instructions = 4;

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, empty, layouts, learn, templates
 from cupytma.ops.layout import share_memory
 from cupytma.ops.matmul_operands import check_operands, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
+from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.prepared import Address, Memory, span_bytes
 from cupytma.runtime.compiler import current_target
@@ -101,9 +104,10 @@ def matmul(
     if out is None:
         shape = result_shape(view_of(a), view_of(b))
         out = _new_result(a, shape, result_type(view_of(a), a_dtype, None, out_dtype), stream)
-    options = (
-        _name(a_dtype), _name(b_dtype), _name(out_dtype), *map(bool, (tf32, fast_accumulation, static_b)), configuration
-    )
+    named = (None if given is None else type_name(name, given) for name, given in zip(
+        ("out_dtype", "a_dtype", "b_dtype"), (out_dtype, a_dtype, b_dtype), strict=True
+    ))  # fmt: skip
+    options = *named, tf32, fast_accumulation, static_b, configuration
     _multiply(options, (a, b, out, scale_a, scale_b, bias), stream)
     return out
 
@@ -219,7 +223,8 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     try:
         key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)
         found = _prepared.get(key)
-    except TypeError:
+    except TypeError:  # an option that is none cannot be a key
+        plan_for(options, views, lambda operands, **how: operands)
         raise ArrayError(f"configuration = {shown(options[-1])} is no Configuration") from None
     if found is None:
         bases = [base + (0 if v is None else v.address % _LINE) for base, v in zip(_BASES, views, strict=True)]
@@ -243,21 +248,27 @@ def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan
     Parameters
     ----------
     options : tuple
-        ``a_dtype``, ``b_dtype``, ``out_dtype``, ``tf32``, ``fast_accumulation``, ``static_b``, ``configuration``.
+        ``out_dtype``, ``a_dtype``, ``b_dtype``, ``tf32``, ``fast_accumulation``, ``static_b``, ``configuration``, in
+        the order of `matmul`.
     views : tuple of ArrayView or None
         ``a``, ``b``, ``out``, ``scale_a``, ``scale_b``, ``bias``.
     plan : callable
         Given the operands, and how they are to be multiplied by name.
     """
-    a_dtype, b_dtype, out_dtype, tf32, fast_accumulation, static_b, configuration = options
+    out_dtype, a_dtype, b_dtype, tf32, fast_accumulation, static_b, configuration = options
+    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
     a, b, out, *others = views
     assert a is not None
     assert b is not None
     assert out is not None
     operands = check_operands(
-        a, b, out, *others, a_dtype=a_dtype, b_dtype=b_dtype, out_dtype=out_dtype, tf32=tf32
+        a, b, out, *others, a_dtype=a_dtype, b_dtype=b_dtype, out_dtype=out_dtype, tf32=bool(tf32)
     )
-    return plan(operands, configuration=configuration, fast_accumulation=fast_accumulation, static_b=static_b)
+    return plan(
+        operands, configuration=configuration, fast_accumulation=bool(fast_accumulation), static_b=bool(static_b)
+    )
 
 
 def arguments_of(plan: MatmulPlan, addresses: Sequence[int | None]) -> tuple[Any, ...]:
@@ -286,11 +297,6 @@ def _launch(plan: MatmulPlan) -> Plan:
         grid, size.threads, arguments_of(plan, vectors), shared_bytes=size.shared_bytes,
         cluster=cluster if cluster > 1 else None, programmatic=True,
     )  # fmt: skip
-
-
-def _name(dtype: Any) -> Any:
-    """A dtype's name as a key; other values as they are, to be judged later."""
-    return dtype if dtype is None or isinstance(dtype, str) else str(dtype).removeprefix("torch.")
 
 
 def _new_result(a: Any, shape: tuple[int, int], name: str, stream: Any) -> Any:

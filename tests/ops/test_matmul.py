@@ -223,6 +223,24 @@ def test_what_is_told_of_a_product() -> None:
     assert tma.matmul.explain(view((4, 0), device=None), transposed(4, 0, device=None)).launches == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tf32": "yes"}, "tf32 = 'yes'; it must be True or False"),
+        ({"static_b": np.ones(2)}, "static_b = array.*True or False"),
+        ({"fast_accumulation": None}, "fast_accumulation = None"),
+        ({"configuration": [1]}, r"configuration = \[1\] is no Configuration"),
+        ({"scale_a": 2.0}, "float is no array"),
+        ({"out_dtype": "int8"}, "out_dtype = 'int8'; a result can be of"),
+        ({"b_dtype": np.float16}, "b has dtype float8_e4m3fn, and b_dtype says float16"),
+        ({"bais": 1}, "bais"),
+    ],
+)
+def test_options_that_are_none_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArrayError, match=words):
+        tma.matmul.explain(view((16, 64), device=None), transposed(32, 64, device=None), **options)
+
+
 @pytest.mark.skipif(has_tma_device(), reason="there is a GPU")
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
 def test_without_a_gpu_it_says_so() -> None:

@@ -1,5 +1,5 @@
-// What the matrix product's kernel needs of CUDA and of the generated header, on the host: a thread for each thread, the
-// blocks of a cluster at the same time, copies and products that are made at once.
+// What the matrix product's kernel needs of CUDA and of the generated header, on the host: a thread for each thread,
+// the blocks of a cluster at the same time, copies and products that are made at once.
 //
 // wgmma finds elements as the PTX ISA says of canonical layouts under the 128B swizzle: K-major, groups of eight rows
 // stride_byte_offset apart; MN-major, groups of 64 elements leading_byte_offset apart, of eight lines along K
@@ -233,7 +233,8 @@ void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
 inline unsigned long long matrix_descriptor(
     const void* start, unsigned leading_byte_offset, unsigned stride_byte_offset, unsigned swizzle)
 {
-    return (unsigned long long)(__cvta_generic_to_shared(start) >> 4) | (unsigned long long)(leading_byte_offset >> 4) << 16
+    return (unsigned long long)(__cvta_generic_to_shared(start) >> 4)
+        | (unsigned long long)(leading_byte_offset >> 4) << 16
         | (unsigned long long)(stride_byte_offset >> 4) << 32 | (unsigned long long)swizzle << 62;
 }
 
@@ -244,7 +245,8 @@ inline float number(const unsigned char* place, int type)
     std::memcpy(&bits, place, type < 2 ? 1 : type < 4 ? 2 : 4);
     if (type == 0) {
         const int exponent = bits >> 3 & 15, fraction = bits & 7;
-        const float size = exponent == 0 ? std::ldexp(fraction / 8.0f, -6) : std::ldexp(1 + fraction / 8.0f, exponent - 7);
+        const float size =
+            exponent == 0 ? std::ldexp(fraction / 8.0f, -6) : std::ldexp(1 + fraction / 8.0f, exponent - 7);
         return (bits & 127) == 127 ? NAN : bits & 128 ? -size : size;
     }
     if (type == 1 || type == 3) {
