@@ -21,7 +21,7 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.places import place_of
+from cupytma.runtime.places import TorchDevice, place_of
 from cupytma.runtime.plan import Plan, Template
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
@@ -183,13 +183,16 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
     except (TypeError, KeyError):  # host memory, other kinds of arrays, a stream, or options that are none
         _multiply_any(options, arrays, stream)
         return
-    place = places[0][1] if places[0] is not None else None
-    if prepared is None or place != current_device():
+    found = [place for place in places if place is not None]
+    # Work on torch's tensors belongs to torch's current stream.
+    place = next((place for _, place in found if place.__class__ is TorchDevice), found[0][1])
+    if place != current_device():
         _multiply_any(options, arrays, stream)
-        if prepared is None:
-            _prepared.keep(key, _prepare(options, _views(arrays)))
         return
-    prepared(current_handle(place), tuple(0 if found is None else found[0] for found in places))
+    if prepared is None:
+        prepared = _prepare(options, _views(arrays))
+        _prepared.keep(key, prepared)
+    prepared(current_handle(place), tuple(0 if place is None else place[0] for place in places))
 
 
 def _views(arrays: tuple[Any, ...]) -> tuple[ArrayView | None, ...]:
