@@ -26,7 +26,7 @@ _LAZY = {
     "im2col": "cupytma.ops.convolution_columns",
     "matmul": "cupytma.ops.matrix_product",
     "multicast_copy": "cupytma.ops.multicast",
-    "matmul_program": "cupytma.ops.matmul_program",
+    "matmul_program": "cupytma.ops.matmul_schedule",
     "multicast_program": "cupytma.ops.multicast_schedule",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",

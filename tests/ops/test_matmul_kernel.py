@@ -13,7 +13,7 @@ from cupytma.kernels import source
 from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
-from cupytma.ops.matmul_program import element_offsets
+from cupytma.ops.matmul_schedule import element_offsets
 from cupytma.targets import target
 from cupytma.tensormap.arrays import view_of
 
