@@ -30,6 +30,8 @@ def device(array: np.ndarray) -> Any:
     """The bits of a matrix on the GPU, laid out as on the host."""
     import cupy
 
+    if not array.size:
+        return cupy.zeros(array.shape, BITS[array.itemsize])
     whole = array if array.strides[1] == array.itemsize else array.T
     padded = np.lib.stride_tricks.as_strided(
         whole, (whole.shape[0], max(1, whole.strides[0] // whole.itemsize)), whole.strides
