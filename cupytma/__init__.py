@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cupytma.ops.grouped_copies import grouped_copy
     from cupytma.ops.grouped_transposition import grouped_transpose
     from cupytma.ops.index_errors import check_indices
+    from cupytma.ops.matrix_product import matmul
     from cupytma.ops.multicast import multicast_copy
     from cupytma.ops.permutation import permute, transpose
     from cupytma.ops.ragged import ragged_gather, ragged_scatter
@@ -110,6 +111,7 @@ _LAZY = {
     "grouped_copy": "cupytma.ops.grouped_copies",
     "grouped_transpose": "cupytma.ops.grouped_transposition",
     "im2col": "cupytma.ops.convolution_columns",
+    "matmul": "cupytma.ops.matrix_product",
     "multicast_copy": "cupytma.ops.multicast",
     "ops": "",
     "pad": "cupytma.ops.arrangement",
@@ -145,7 +147,7 @@ __all__ = [
     "TargetError", "TensorMap", "Tiled", "Violation", "WideMode", "__version__", "broadcast_add", "broadcast_max",
     "broadcast_min", "broadcast_mul", "check", "check_groups", "check_indices", "checks", "col2im", "compile", "copy",
     "declare_coordinates", "encode_on_device", "encode_records", "explain_fault", "fill", "flip", "gather_rows",
-    "grouped_copy", "grouped_transpose", "im2col", "multicast_copy", "ops", "pad", "permute", "pipeline",
+    "grouped_copy", "grouped_transpose", "im2col", "matmul", "multicast_copy", "ops", "pad", "permute", "pipeline",
     "pipeline_kernel", "plan_boxes", "ptx", "ragged_gather", "ragged_scatter", "rebind_on_device", "reduce_add",
     "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime",
     "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",

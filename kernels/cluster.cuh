@@ -4,33 +4,10 @@
 // CTA_GROUP 2, on architectures that have it, the loads of a pair of blocks complete on the mbarrier of the even one,
 // which tells the odd one.
 #pragma once
-#include <cupytma.cuh>
+#include <cluster_blocks.cuh>
 
-constexpr unsigned cluster_blocks = CLUSTER;
 constexpr unsigned cta_group = CTA_GROUP;
 static_assert(cluster_blocks % cta_group == 0, "a cluster is a whole number of pairs");
-
-__device__ __forceinline__ unsigned cluster_rank() { return blockIdx.x % cluster_blocks; }
-
-// All threads of all blocks of the cluster come here.
-__device__ __forceinline__ void meet_cluster()
-{
-    cupytma::barrier_cluster_arrive();
-    cupytma::barrier_cluster_wait();
-}
-
-// Arrives on the mbarrier of another block of the cluster, or of this one.
-__device__ __forceinline__ void arrive_at(unsigned long long* mbarrier, unsigned rank)
-{
-    cupytma::mbarrier_arrive_release_cluster_shared_cluster_sink(
-        reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank)));
-}
-
-__device__ __forceinline__ void wait_for_cluster(unsigned long long* mbarrier, unsigned parity)
-{
-    while (!cupytma::mbarrier_try_wait_parity_acquire_cluster(mbarrier, parity)) {
-    }
-}
 
 // Announces a load that brings so many bytes to each block. Initialised with a count of 1, the mbarrier expects this,
 // or in the odd block of a pair what `pass_on` does.

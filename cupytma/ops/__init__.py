@@ -27,7 +27,9 @@ _LAZY = {
     "grouped_copy": "cupytma.ops.grouped_copies",
     "grouped_transpose": "cupytma.ops.grouped_transposition",
     "im2col": "cupytma.ops.convolution_columns",
+    "matmul": "cupytma.ops.matrix_product",
     "multicast_copy": "cupytma.ops.multicast",
+    "matmul_program": "cupytma.ops.matmul_schedule",
     "multicast_program": "cupytma.ops.multicast_schedule",
     "pad": "cupytma.ops.arrangement",
     "permute": "cupytma.ops.permutation",
@@ -63,12 +65,12 @@ _LAZY = {
 __all__ = [
     "broadcast_add", "broadcast_max", "broadcast_min", "broadcast_mul", "broadcast_program", "check_groups",
     "check_indices", "col2im", "copy", "copy_program", "explain", "fill", "flip", "gather_rows", "grouped_copy",
-    "grouped_transpose", "im2col", "multicast_copy", "multicast_program", "pad", "permute", "plan_broadcast",
-    "plan_copy", "plan_multicast", "plan_reduction", "plan_rows", "ragged_gather", "ragged_scatter", "reduce_add",
-    "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll",
-    "rows_program", "scatter_add_rows", "scatter_rows", "simulate_col2im", "simulate_copy", "simulate_gather_rows",
-    "simulate_im2col", "simulate_multicast_copy", "simulate_reduction", "simulate_scatter_add_rows",
-    "simulate_scatter_rows", "transpose",
+    "grouped_transpose", "im2col", "matmul", "matmul_program", "multicast_copy", "multicast_program", "pad", "permute",
+    "plan_broadcast", "plan_copy", "plan_multicast", "plan_reduction", "plan_rows", "ragged_gather", "ragged_scatter",
+    "reduce_add", "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor",
+    "roll", "rows_program", "scatter_add_rows", "scatter_rows", "simulate_col2im", "simulate_copy",
+    "simulate_gather_rows", "simulate_im2col", "simulate_multicast_copy", "simulate_reduction",
+    "simulate_scatter_add_rows", "simulate_scatter_rows", "transpose",
 ]
 
 

@@ -188,8 +188,8 @@ def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Temp
     return templates(plan_launches(plan, device), bases)
 
 
-def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
-    """A new array of a shape, of the kind, dtype and device of another.
+def empty(like: Any, shape: Sequence[int], stream: Any = None, dtype: str | None = None) -> Any:
+    """A new array of a shape, of the kind and device of another, and its dtype or the one that is named.
 
     It is allocated on the stream that will write it, so that its memory is not in use on another.
     """
@@ -200,14 +200,15 @@ def empty(like: Any, shape: Sequence[int], stream: Any = None) -> Any:
     if type(like).__module__.partition(".")[0] == "torch":
         import torch
 
+        kind = like.dtype if dtype is None else getattr(torch, dtype)
         if stream is None:
-            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
+            return torch.empty(tuple(shape), dtype=kind, device=like.device)
         with torch.cuda.stream(torch.cuda.ExternalStream(handle_of(stream), like.device)):
-            return torch.empty(tuple(shape), dtype=like.dtype, device=like.device)
+            return torch.empty(tuple(shape), dtype=kind, device=like.device)
     if stream is None and view.device == current_device():
-        return module.empty(tuple(shape), dtype=view.dtype)
+        return module.empty(tuple(shape), dtype=dtype or view.dtype)
     with module.cuda.Device(view.device), module.cuda.get_current_stream() if stream is None else as_cupy(stream):
-        return module.empty(tuple(shape), dtype=view.dtype)
+        return module.empty(tuple(shape), dtype=dtype or view.dtype)
 
 
 _HOST = (

@@ -18,6 +18,7 @@ from cupytma.ops.filling import FillPlan
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import Region
+from cupytma.ops.matmul_plan import MatmulPlan
 from cupytma.ops.multicast import multicast_size
 from cupytma.ops.multicast_plan import MulticastPlan
 from cupytma.ops.ordinary import GRANULE, GROUPS, items_of, word_bytes
@@ -314,6 +315,30 @@ def _with_ends(
     ends = "row ends, by other warps of the same blocks"
     tail = f"{name} tail".strip()
     return [body, _part(tail, ends, WORDS, replace(size, stages=0), machine, plan, left, reason=_ROW_ENDS)]
+
+
+def multiplied(plan: MatmulPlan, machine: Machine) -> Launches:
+    """The launch of a matrix product; none where nothing is to be computed."""
+    if plan.is_empty:
+        return []
+    o, cost = plan.operands, plan.cost
+    promoted = ", sums of 128 along K added in float32" * plan.is_promoted
+    path = (
+        f"{o.a.type.name} × {o.b.type.name} to {o.result} by wgmma, {plan.configuration}{promoted}; {cost.flops} flops "
+        f"in {cost.waves} wave{'s' * (cost.waves != 1)}, {cost.seconds * 1e6:.1f} µs expected, no less than "
+        f"{cost.floor_seconds * 1e6:.1f} µs at the full rate of the tensor cores and of memory"
+    )
+    result = o.out.size * o.result_bytes
+    moved = cost.bytes - (0 if plan.is_stored_by_unit else result)
+    tensor_map = plan.maps()[0] if o.k else None
+    parts = [
+        _part("product", path, MAPS, plan.size, machine, plan, moved, tiles=plan.tiles, tensor_map=tensor_map)
+    ]
+    if not plan.is_stored_by_unit:
+        size = replace(plan.size, stages=0)
+        reason = "rows of the result do not begin and end on 16 bytes, or are not dense"
+        parts.append(_part("result", "tiles from shared memory", WORDS, size, machine, plan, result, reason=reason))
+    return [parts]
 
 
 # How a plan of each kind is told of.

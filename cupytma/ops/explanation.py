@@ -36,9 +36,12 @@ from cupytma.ops.convolution_columns import (
     windows,
 )
 from cupytma.ops.copy_plan import plan_copy
-from cupytma.ops.explained_parts import WORDS, Launches, Machine, Part, broadcasted, copied, reduced, told
+from cupytma.ops.explained_parts import WORDS, Launches, Machine, Part, broadcasted, copied, multiplied, reduced, told
 from cupytma.ops.filling import element_bytes, fill, plan_fill
 from cupytma.ops.layout import permuted_view
+from cupytma.ops.matmul_operands import result_shape, result_type
+from cupytma.ops.matmul_plan import plan_matmul
+from cupytma.ops.matrix_product import matmul, plan_for
 from cupytma.ops.multicast import multicast_copy, shape_of_copies
 from cupytma.ops.multicast_plan import plan_multicast
 from cupytma.ops.paired import check_apart, check_writable
@@ -281,6 +284,25 @@ def _broadcast(machine: Machine, x: Any, vector: Any, out: Any, axis: Any) -> La
     return broadcasted(plan_broadcast(source, values, destination, chosen), source.itemsize, machine)
 
 
+def _matmul(
+    machine: Machine, a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, out: Any, **options: Any
+) -> Launches:
+    views = tuple(None if array is None else view_of(array) for array in (a, b, out, scale_a, scale_b, bias))
+    first, second, result, *others = views
+    assert first is not None
+    assert second is not None
+    if result is None:
+        rows, columns = result_shape(first, second)
+        name = result_type(first, options["a_dtype"], None, options["out_dtype"])
+        size = 4 if name == "float32" else 2
+        result = ArrayView(_SOMEWHERE, (rows, columns), (columns * size, size), name, size, first.device)
+    plan = plan_for(
+        tuple(options.values()), (first, second, result, *others),
+        lambda operands, **how: plan_matmul(operands, machine.target, machine.multiprocessors, **how),
+    )
+    return multiplied(plan, machine)
+
+
 def _gather(machine: Machine, x: Any, index: Any, out: Any, mode: Any) -> Launches:
     source, numbers = view_of(x), view_of(index)
     destination = _result(out, source, (*numbers.shape, *source.shape[1:]))
@@ -310,6 +332,7 @@ _PLANNERS: dict[Callable[..., Any], Callable[..., Launches]] = {
     flip: _flip,
     gather_rows: _gather,
     im2col: _im2col,
+    matmul: _matmul,
     multicast_copy: _multicast,
     pad: _pad,
     permute: _permute,

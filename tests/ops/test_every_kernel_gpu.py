@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import cupytma as tma
+from cupytma.runtime.compiler import current_target
 from cupytma.runtime.history import recent
 
 pytestmark = pytest.mark.gpu
@@ -181,3 +182,20 @@ def test_vectors_are_added(shape: tuple[int, ...], axis: int, dtype: str) -> Non
 
     np.testing.assert_array_equal(tma.broadcast_add(cupy.asarray(x), cupy.asarray(vector), axis=axis).get(), expected)
     assert recent()[0].name.startswith("broadcast_")
+
+
+@pytest.mark.parametrize("n", [64, 61])
+@pytest.mark.parametrize("m", [3, 150])
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+def test_matrices_are_multiplied(dtype: str, m: int, n: int) -> None:
+    import cupy
+    import ml_dtypes
+
+    if str(current_target()) != "sm_90a":
+        pytest.skip("needs a Hopper GPU")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a, b = bits((m, 320), "f4").astype(kind), bits((n, 320), "f4", 1).astype(kind)
+    held = [cupy.asarray(x.view(f"u{x.itemsize}")) for x in (a, b)]
+    found = tma.matmul(held[0], held[1].T, a_dtype=dtype, b_dtype=dtype, out_dtype="float32")
+    np.testing.assert_array_equal(found.get(), a.astype("f4") @ b.astype("f4").T)
+    assert recent()[0].name == "matmul"

@@ -1,0 +1,260 @@
+"""The ways in which a matrix product can be tiled, and a model of what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cupytma.errors import ArrayError
+from cupytma.ops.matmul_operands import Operands
+from cupytma.runtime.given import shown
+
+SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
+INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
+PATTERN_BYTES = 1024  # after which the 128B swizzle begins again
+CONSUMERS = 2  # warpgroups that multiply
+THREADS = 128 * (CONSUMERS + 1)
+BUFFERS = 2  # in which a consumer lays out what tensor stores write
+MOST_STAGES = 12
+_BARRIER_BYTES = 8
+# Of a thread that loads and of one that multiplies. All of a block's come from the 168 that 384 threads may have each.
+LOADING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
+
+# What the model knows of an H100 SXM: cycles a second under load, bytes a second from memory, bytes a cycle into one
+# multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that launches take,
+# and cycles until the first stage is there and the last is written.
+_CLOCK = 1.7e9
+_MEMORY_BYTES = 3.0e12
+_LOAD_BYTES = 40
+_CACHE_BYTES = 5.5e12
+_LAUNCH = 2e-6
+_FILLING = 1500
+# Cycles beside the tensor cores for each element that a thread adds in float32, and that it writes.
+_PROMOTING, _WRITING = 1, 12
+# Reading a matrix of 64 rows from shared memory takes the tensor cores so long, in cycles, however few its columns.
+_LEAST_INSTRUCTION = 32
+
+
+@dataclass(frozen=True, order=True)
+class Configuration:
+    """A way of tiling a product.
+
+    Attributes
+    ----------
+    row_blocks : int
+        Of 64 rows each, that one warpgroup multiplies.
+    tile_columns : int
+        Columns of a tile: n of wgmma.
+    cluster_rows, cluster_columns : int
+        Tiles that a cluster works on at the same time, whose blocks load for one another.
+    split : int
+        Blocks, a cluster, that each add up a part of K of one tile.
+    is_ping_pong : bool
+        The two warpgroups work on a tile each, in turn; else on one together.
+    is_swapped : bool
+        The rows are those of b transposed, and the columns those of a.
+    """
+
+    row_blocks: int = 1
+    tile_columns: int = 128
+    cluster_rows: int = 1
+    cluster_columns: int = 1
+    split: int = 1
+    is_ping_pong: bool = False
+    is_swapped: bool = False
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile."""
+        return self.row_blocks * INSTRUCTION_ROWS * (1 if self.is_ping_pong else CONSUMERS)
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.cluster_rows * self.cluster_columns * self.split
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of both operands, in shared memory."""
+        return (self.tile_rows + self.tile_columns) * SPAN_BYTES
+
+    def step_columns(self, result_bytes: int) -> int:
+        """Columns that are laid out in shared memory at a time."""
+        return 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+
+    def shared_bytes(self, stages: int, result_bytes: int) -> int:
+        """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
+        buffers = CONSUMERS * BUFFERS * INSTRUCTION_ROWS * self.step_columns(result_bytes) * result_bytes
+        partial = 4 * self.tile_rows * self.tile_columns if self.split > 1 else 0
+        barriers = (2 * stages + CONSUMERS + 1) * _BARRIER_BYTES
+        return stages * self.stage_bytes + buffers + partial + barriers + PATTERN_BYTES
+
+    def stages(self, result_bytes: int, most_bytes: int) -> int:
+        """As many as fit, at most `MOST_STAGES`."""
+        fixed = self.shared_bytes(0, result_bytes)
+        return min(MOST_STAGES, (most_bytes - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
+
+    def __str__(self) -> str:
+        rows, columns = self.tile_rows, self.tile_columns
+        words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else "cooperative"]
+        if self.cluster_rows * self.cluster_columns > 1:
+            words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
+        if self.split > 1:
+            words.append(f"K split among {self.split} blocks")
+        if self.is_swapped:
+            words.append("operands swapped")
+        return ", ".join(words)
+
+
+# Rows of the weights, columns of few rows of a; one cluster adds up a tile.
+_SWAPPED = tuple(
+    Configuration(1, columns, split=split, is_swapped=True)
+    for columns in (8, 16, 32, 64, 128)
+    for split in (1, 2, 4, 8)
+    if columns * split <= 512
+)
+_LARGE = (
+    Configuration(1, 64),
+    Configuration(1, 128),
+    Configuration(1, 128, 2),
+    Configuration(1, 128, 1, 2),
+    Configuration(2, 128),
+    Configuration(2, 128, 2),
+    Configuration(2, 128, 1, 2),
+    Configuration(1, 256),
+    Configuration(1, 256, 2),
+    Configuration(1, 256, 1, 2),
+    Configuration(1, 128, is_ping_pong=True),
+    Configuration(1, 192, 2, is_ping_pong=True),
+    Configuration(2, 128, 2, is_ping_pong=True),
+    Configuration(2, 128, 1, 2, is_ping_pong=True),
+)
+CONFIGURATIONS = _SWAPPED + _LARGE
+_LEGAL: dict[str, tuple[int, ...]] = {
+    "row_blocks": (1, 2, 4),
+    "tile_columns": tuple(range(8, 257, 8)),
+    **dict.fromkeys(("cluster_rows", "cluster_columns", "split"), (1, 2, 4, 8)),
+    **dict.fromkeys(("is_ping_pong", "is_swapped"), (False, True)),
+}
+_MOST_CLUSTER = 8  # blocks of a cluster, on every device
+# Accumulators of a thread: beside them it needs addresses and factors. Promotion has every sum twice.
+_MOST_ACCUMULATORS = 128
+_MOST_PROMOTED = 64
+
+
+def problem_with(configuration: Configuration, operands: Operands, is_promoted: bool, most_bytes: int) -> str:
+    """Why a product cannot be tiled in a way; empty where it can."""
+    c = configuration
+    for name, legal in _LEGAL.items():
+        value = getattr(c, name)
+        if type(value) is not type(legal[0]) or value not in legal:
+            return f"{name} = {shown(value)} is none of {', '.join(map(str, legal))}"
+    accumulators = c.row_blocks * c.tile_columns // 2
+    most = _MOST_PROMOTED if is_promoted else _MOST_ACCUMULATORS
+    if accumulators > most:
+        return f"{accumulators} accumulators of a thread are more than {most}"
+    if c.cluster > _MOST_CLUSTER:
+        return f"{c.cluster} blocks are more than a cluster has, {_MOST_CLUSTER}"
+    if c.split > 1 and (c.is_ping_pong or c.cluster != c.split or not c.is_swapped):
+        return "K is split in swapped, cooperative tiles without other clusters"
+    if not c.is_swapped and c.tile_columns * operands.result_bytes % SPAN_BYTES:
+        return f"rows of the result's tile are no multiple of {SPAN_BYTES} B"
+    rows, columns = (operands.b, operands.a) if c.is_swapped else (operands.a, operands.b)
+    for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
+        if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):
+            return f"{extent} rows of an operand cannot be loaded in {parts} parts"
+    if c.stages(operands.result_bytes, most_bytes) < 2:
+        return "two stages do not fit into shared memory"
+    return ""
+
+
+def tiles_of(configuration: Configuration, operands: Operands) -> tuple[int, int]:
+    """Rows and columns of clusters' tiles."""
+    c = configuration
+    rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
+    return -(-rows // (c.tile_rows * c.cluster_rows)), -(-columns // (c.tile_columns * c.cluster_columns))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the model expects of a product.
+
+    Attributes
+    ----------
+    seconds : float
+    waves : int
+        Rounds of tiles that are worked on at the same time.
+    flops : int
+        Of the product: two for each of M × N × K.
+    bytes : int
+        Of the operands and the result, each once.
+    floor_seconds : float
+        What it takes at least: the larger of what its flops take at the tensor cores' rate, and its bytes at memory's.
+    """
+
+    seconds: float
+    waves: int
+    flops: int
+    bytes: int
+    floor_seconds: float
+
+
+def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool, multiprocessors: int) -> Cost:
+    """What a product costs, by the model."""
+    c, kind = configuration, operands.a.type
+    row_tiles, column_tiles = tiles_of(c, operands)
+    resident = max(1, multiprocessors // c.cluster)
+    waves = -(-row_tiles * column_tiles // resident) * -(-c.cluster // multiprocessors)
+    blocks = -(-operands.k * kind.bytes // SPAN_BYTES)
+    deep = -(-blocks // c.split)
+    instruction = max(
+        INSTRUCTION_ROWS * c.tile_columns * 32 // kind.bytes // kind.multiply_adds, _LEAST_INSTRUCTION
+    )
+    # Both warpgroups share the tensor cores; with ping-pong one of them has a tile of its own.
+    multiplying = 4 * instruction * c.row_blocks * (1 if c.is_ping_pong else CONSUMERS)
+    elements = c.row_blocks * c.tile_columns // 2
+    if is_promoted:
+        multiplying += elements * _PROMOTING
+    loaded = SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
+    written = elements * _WRITING * (0.25 if c.is_ping_pong else 1) + 2000 * (c.split > 1)
+    tile = deep * max(multiplying, loaded / _LOAD_BYTES) + written
+    flops = 2 * operands.m * operands.n * operands.k
+    size = (operands.m + operands.n) * operands.k * kind.bytes + operands.m * operands.n * operands.result_bytes
+    working = min(1.0, max(1, row_tiles * column_tiles * c.cluster) / multiprocessors)
+    memory = size / (_MEMORY_BYTES * min(1.0, 1.5 * working))
+    traffic = row_tiles * column_tiles * c.cluster_rows * c.cluster_columns * blocks * loaded / _CACHE_BYTES
+    seconds = _LAUNCH + _FILLING / _CLOCK + max(memory, waves * tile / _CLOCK, traffic) + traffic / 20
+    peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
+    return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
+
+
+def possible(operands: Operands, is_promoted: bool, most_bytes: int) -> Iterator[Configuration]:
+    """The table's ways of tiling a product."""
+    return (c for c in CONFIGURATIONS if not problem_with(c, operands, is_promoted, most_bytes))
+
+
+def choose(operands: Operands, is_promoted: bool, multiprocessors: int, most_bytes: int) -> Configuration:
+    """The cheapest way by the model; of equals the first in the table."""
+    return min(
+        possible(operands, is_promoted, most_bytes),
+        key=lambda c: cost_of(c, operands, is_promoted, multiprocessors).seconds,
+    )
+
+
+def check_configuration(
+    configuration: object, operands: Operands, is_promoted: bool, most_bytes: int
+) -> Configuration:
+    """A way of tiling that a caller asks for.
+
+    Raises
+    ------
+    ArrayError
+        If it is none, or not for this product.
+    """
+    if not isinstance(configuration, Configuration):
+        raise ArrayError(
+            f"configuration = {shown(configuration)} is no Configuration of cupytma.ops.matmul_configuration"
+        )
+    if problem := problem_with(configuration, operands, is_promoted, most_bytes):
+        raise ArrayError(f"this product cannot be made in {configuration}: {problem}")
+    return configuration

@@ -1,0 +1,287 @@
+"""How a matrix product is carried out: its tiling, its tensor maps, and what the kernel is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from cupytma import ptx, targets
+from cupytma.errors import TargetError
+from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.matmul_configuration import (
+    INSTRUCTION_ROWS,
+    LOADING_REGISTERS,
+    MULTIPLYING_REGISTERS,
+    SPAN_BYTES,
+    THREADS,
+    Configuration,
+    Cost,
+    check_configuration,
+    choose,
+    cost_of,
+    tiles_of,
+)
+from cupytma.ops.matmul_operands import UNIT, Matrix, Operands
+from cupytma.ops.matmul_types import RESULT_TYPES
+from cupytma.runtime.compiler import compile
+from cupytma.runtime.module import Module
+from cupytma.targets import Feature
+from cupytma.tensormap.enums import L2Promotion, Swizzle
+from cupytma.tensormap.parameters import Tiled
+from cupytma.tensormap.tensor_map import TensorMap
+
+# Of D, that are worked on together.
+_BAND_ROWS = 1024
+_PRODUCT = np.dtype(
+    [
+        *((name, "i4") for name in ("rows", "columns")),
+        *((name, "u4") for name in ("depth_blocks", "row_tiles", "column_tiles", "band")),
+        *((name, "i8") for name in ("row_stride", "column_stride")),
+        ("by_unit", "u4"), ("padding", "u4"),
+    ]
+)
+_NO_MAP = bytes(128)
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """A matrix product, planned.
+
+    Attributes
+    ----------
+    operands : Operands
+    configuration : Configuration
+    is_promoted : bool
+        Each stage's sum is added in float32.
+    is_static : bool
+        Loads of b begin before the kernel before this one has ended.
+    multiprocessors : int
+        That it was planned for.
+    most_bytes : int
+        Of shared memory, that a block may have.
+    """
+
+    operands: Operands
+    configuration: Configuration
+    is_promoted: bool
+    is_static: bool
+    multiprocessors: int
+    most_bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return not self.operands.out.size
+
+    @property
+    def rows(self) -> Matrix:
+        """The operand whose rows are those of D: the left one, for the tensor cores."""
+        return self.operands.b if self.configuration.is_swapped else self.operands.a
+
+    @property
+    def columns(self) -> Matrix:
+        """The operand whose rows are the columns of D."""
+        return self.operands.a if self.configuration.is_swapped else self.operands.b
+
+    @property
+    def stages(self) -> int:
+        """Pieces of both operands in flight in a block."""
+        return self.configuration.stages(self.operands.result_bytes, self.most_bytes)
+
+    @property
+    def depth_blocks(self) -> int:
+        """Stages along K."""
+        return -(-self.operands.k * self.operands.a.type.bytes // SPAN_BYTES)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles, of clusters."""
+        rows, columns = tiles_of(self.configuration, self.operands)
+        return rows * columns
+
+    @property
+    def band(self) -> int:
+        """Rows of clusters' tiles that are worked on together, so that L2 serves their columns again."""
+        c = self.configuration
+        return max(1, _BAND_ROWS // (c.tile_rows * c.cluster_rows))
+
+    def tile(self, number: int, rank: int) -> tuple[int, int]:
+        """The first row and column of D that a block of a cluster computes of a tile, as the kernel finds them."""
+        c = self.configuration
+        rows, columns = tiles_of(c, self.operands)
+        begin, rest = number // (self.band * columns) * self.band, number % (self.band * columns)
+        height = min(self.band, rows - begin)
+        rank = 0 if c.split > 1 else rank
+        row = (begin + rest % height) * c.cluster_rows + rank % c.cluster_rows
+        return row * c.tile_rows, (rest // height * c.cluster_columns + rank // c.cluster_rows) * c.tile_columns
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What the model expects."""
+        return cost_of(self.configuration, self.operands, self.is_promoted, self.multiprocessors)
+
+    @cached_property
+    def is_stored_by_unit(self) -> bool:
+        """Whether tensor stores write the result.
+
+        They round the end of a row up to 16 bytes, and need rows that begin on 16 bytes and are dense.
+        """
+        out = self.operands.out
+        row_stride, column_stride = out.strides
+        return (
+            (column_stride == out.itemsize or self.operands.n == 1)
+            and self.operands.n * out.itemsize % UNIT == 0
+            and out.address % UNIT == 0
+            and (self.operands.m == 1 or (row_stride % UNIT == 0 and 0 < row_stride < 2**40))
+        )
+
+    def maps(self) -> tuple[TensorMap, TensorMap, TensorMap]:
+        """Of the rows, the columns and the result; zeros where nothing goes through them."""
+        c = self.configuration
+        none = TensorMap.from_bytes(_NO_MAP)
+        loads = none, none
+        if self.operands.k:
+            loads = (
+                _operand_map(self.rows, c.tile_rows // c.cluster_columns),
+                _operand_map(self.columns, c.tile_columns // c.cluster_rows),
+            )
+        return *loads, self._result_map() if self.is_stored_by_unit else none
+
+    def _result_map(self) -> TensorMap:
+        o = self.operands
+        lines = self.configuration.step_columns(o.result_bytes) if self.configuration.is_swapped else INSTRUCTION_ROWS
+        stride = UNIT * -(-o.n * o.result_bytes // UNIT) if o.m == 1 else o.out.strides[0]
+        return Tiled(
+            data_type=RESULT_TYPES[o.result], global_address=o.out.address, global_dim=(o.n, o.m),
+            global_strides=(stride,), box_dim=(SPAN_BYTES // o.result_bytes, lines), swizzle=Swizzle.B128,
+        ).encode()
+
+    def argument(self) -> Any:
+        """What the kernel is told beside the maps."""
+        o, c = self.operands, self.configuration
+        argument = np.zeros((), _PRODUCT)
+        argument["rows"], argument["columns"] = self.rows.rows, self.columns.rows
+        argument["depth_blocks"] = self.depth_blocks
+        argument["row_tiles"], argument["column_tiles"] = tiles_of(c, o)
+        argument["band"] = self.band
+        argument["row_stride"], argument["column_stride"] = o.out.strides[:: -1 if c.is_swapped else 1]
+        argument["by_unit"] = self.is_stored_by_unit
+        return argument[()]
+
+    @property
+    def size(self) -> LaunchSize:
+        """Of the launch. Blocks that share a sum have one tile each; others take tiles in turn."""
+        shared = self.configuration.shared_bytes(self.stages, self.operands.result_bytes)
+        blocks = 0 if self.configuration.split > 1 else 1
+        return LaunchSize(self.tiles * self.configuration.cluster, blocks, THREADS, shared, self.stages)
+
+    def defines(self) -> dict[str, int | str]:
+        """The macros that the kernel is compiled with."""
+        c, o = self.configuration, self.operands
+        types = self.rows.type, self.columns.type
+        multiply = ptx.wgmma_mma_async(
+            n=c.tile_columns, a_type=types[0].wgmma, b_type=types[1].wgmma, d_type="f32"
+        )
+        scales = [0 if scale is None else 1 if scale.size == 1 else 2 for scale in (o.row_scale, o.column_scale)]
+        rows, columns = scales[:: -1 if c.is_swapped else 1]
+        return {
+            "ROW_SCALES": rows, "COLUMN_SCALES": columns,
+            "BIAS_TYPE": 0 if o.bias is None else 1 if o.bias.dtype == "float32" else 2,
+            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
+            "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
+            "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
+            "PROMOTE": int(self.is_promoted), "STATIC_B": int(self.is_static), "ELEMENT_BYTES": types[0].bytes,
+            "ROWS_MN_MAJOR": int(self.rows.is_mn_major), "COLUMNS_MN_MAJOR": int(self.columns.is_mn_major),
+            "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),
+            "MULTIPLY": multiply.function_name, "LOADING_REGISTERS": LOADING_REGISTERS,
+            "MULTIPLYING_REGISTERS": MULTIPLYING_REGISTERS,
+            "SHARED_BYTES": c.shared_bytes(self.stages, o.result_bytes),
+        }
+
+
+def plan_matmul(
+    operands: Operands, target: targets.Target, multiprocessors: int, *, configuration: Any = None,
+    fast_accumulation: bool = False, static_b: bool = False,
+) -> MatmulPlan:
+    """How a product is carried out on a GPU.
+
+    Parameters
+    ----------
+    operands : Operands
+    target : Target
+    multiprocessors : int
+    configuration : Configuration, optional
+        Default: the cheapest by the model.
+    fast_accumulation, static_b : bool
+        As for `cupytma.matmul`.
+
+    Raises
+    ------
+    TargetError
+        If the target has no wgmma.
+    ArrayError
+        If the product cannot be tiled as asked.
+    """
+    check_target(target)
+    is_promoted = not fast_accumulation and operands.a.type.is_narrow
+    if configuration is None:
+        chosen = choose(operands, is_promoted, multiprocessors, target.shared_bytes)
+    else:
+        chosen = check_configuration(configuration, operands, is_promoted, target.shared_bytes)
+    return MatmulPlan(operands, chosen, is_promoted, static_b, multiprocessors, target.shared_bytes)
+
+
+def check_target(target: targets.Target) -> None:
+    """Refuse a target without wgmma."""
+    if not target.has(Feature.WGMMA):
+        having = ", ".join(name for name, found in targets.TARGETS.items() if found.has(Feature.WGMMA))
+        raise TargetError(
+            f"{target} has no wgmma, which matmul multiplies with: these kernels are Hopper's ({having}); on {target} "
+            "multiply with cuBLAS (cupy.matmul, torch.matmul, torch._scaled_mm)"
+        )
+
+
+def _operand_map(matrix: Matrix, share: int) -> TensorMap:
+    """The map of an operand of which a block loads so many rows at a time."""
+    depth = SPAN_BYTES // matrix.type.bytes
+    extents, box = (matrix.depth, matrix.rows), (depth, share)
+    if matrix.is_mn_major:
+        extents, box = (matrix.rows, matrix.depth), (INSTRUCTION_ROWS, depth)
+    return Tiled(
+        data_type=matrix.type.data_type, global_address=matrix.address, global_dim=extents,
+        global_strides=(matrix.stride,), box_dim=box, swizzle=Swizzle.B128, l2_promotion=L2Promotion.L2_256B,
+    ).encode()
+
+
+_HEADERS = ("cluster_blocks.cuh", "matmul_registers.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
+_CALLED = re.compile(r"\bcupytma::(\w+)")
+
+
+@cache
+def _module(target: str, defines: tuple[tuple[str, int | str], ...]) -> Module:
+    kernels = import_module("cupytma.kernels")  # in a source tree it is where type checkers do not look
+    text, headers = kernels.source("matmul.cu"), {name: kernels.source(name) for name in _HEADERS}
+    macros = dict(defines)
+    # The many shapes of wgmma take long to read: the header has what is called, and the one shape.
+    called = {name for part in (text, *headers.values()) for name in _CALLED.findall(part)}
+    names = sorted(called - {"MULTIPLY"} | {str(macros["MULTIPLY"])})
+    headers["cupytma.cuh"] = ptx.header(target, only=names)
+    return compile(text, target, defines=macros, headers=headers)
+
+
+def matmul_module(target: str, defines: Mapping[str, int | str]) -> Module:
+    """The kernel of one configuration.
+
+    Parameters
+    ----------
+    target : str
+    defines : mapping
+        Of `MatmulPlan.defines`.
+    """
+    return _module(target, tuple(sorted(defines.items())))

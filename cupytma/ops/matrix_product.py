@@ -1,0 +1,313 @@
+"""Matrix products of 8-, 16- and 32-bit floating-point arrays, fed by the Tensor Memory Accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupytma.errors import ArrayError
+from cupytma.ops.array_copy import check_devices, empty, layouts, learn
+from cupytma.ops.copy_launches import templates
+from cupytma.ops.layout import share_memory
+from cupytma.ops.matmul_operands import check_operands, result_shape, result_type
+from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
+from cupytma.ops.matmul_types import type_name
+from cupytma.ops.multicast import resident_clusters
+from cupytma.ops.prepared import Address, Memory, span_bytes
+from cupytma.runtime.compiler import current_target
+from cupytma.runtime.device import cupy
+from cupytma.runtime.given import shown
+from cupytma.runtime.kernel import current_device
+from cupytma.runtime.occupancy import multiprocessors
+from cupytma.runtime.places import TorchDevice, place_of
+from cupytma.runtime.plan import Plan, Template
+from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
+from cupytma.tensormap.arrays import ArrayView, view_of
+
+if TYPE_CHECKING:
+    from cupytma.ops.explanation import Explanation
+
+_LINE = 128  # plans hold for all addresses with the same remainder
+_ORDER = ("a", "b", "out", "scale_a", "scale_b", "bias")
+# Where plans are made, far from one another: of each array.
+_BASES = tuple((number + 1) << 52 for number in range(len(_ORDER)))
+
+
+def matmul(
+    a: Any, b: Any, *, scale_a: Any = None, scale_b: Any = None, bias: Any = None, out: Any = None,
+    out_dtype: Any = None, a_dtype: Any = None, b_dtype: Any = None, tf32: bool = False,
+    fast_accumulation: bool = False, static_b: bool = False, configuration: Any = None, stream: Any = None,
+) -> Any:
+    """The product of two matrices: ``(scale_a * a) @ (scale_b * b) + bias``.
+
+    Tensor loads bring tiles of both operands to shared memory, where warpgroups multiply them (wgmma), and tensor
+    stores write the result. Where a row of it ends within a 16-byte unit, or its layout breaks the rules of tensor
+    maps, ordinary stores write it: no byte outside the elements of ``out`` is written. Needs sm_90a.
+
+    Parameters
+    ----------
+    a : array
+        Of shape (M, K), row-major: float8_e4m3fn, float8_e5m2, bfloat16, float16, or with `tf32` float32. CuPy's,
+        torch's, or anything with ``__cuda_array_interface__`` or DLPack. ``K * itemsize`` is a multiple of 16 bytes.
+    b : array
+        Of shape (K, N): the transpose of a row-major (N, K) array, as ``torch._scaled_mm`` takes it; of 16-bit types
+        also row-major. Of the type of `a`; the two float8 types may be mixed.
+    scale_a, scale_b : array, optional
+        float32: one element, or for `a` one of each row, (M,) or (M, 1), and for `b` one of each column, (N,) or
+        (1, N). A product is scaled when it is summed.
+    bias : array, optional
+        Of shape (N,), float32 or of the type of the result; added to each row.
+    out : array, optional
+        Of shape (M, N) and any layout, which overlaps no other operand. Default: a new C-contiguous array of the kind
+        of `a`.
+    out_dtype : dtype, optional
+        float32, float16 or bfloat16. Default: that of `out`; without one bfloat16 for float8, else the type of `a`.
+    a_dtype, b_dtype : dtype, optional
+        What a uint8 or uint16 array holds the bits of, for libraries without such types; ``out_dtype`` says it of
+        `out`.
+    tf32 : bool
+        Multiply float32 arrays in tf32, rounded to nearest.
+    fast_accumulation : bool
+        The tensor cores add products of float8 with fewer bits than float32 has. By default the sum of each 128 along K
+        is added in float32; with this, all is left to them.
+    static_b : bool
+        The caller's word that work launched just before does not write `b`: its loads then need not wait for that
+        work's end (programmatic dependent launch).
+    configuration : cupytma.ops.matmul_configuration.Configuration, optional
+        How to tile it. Default: what a model of the GPU finds cheapest.
+    stream : cupy.cuda.Stream, optional
+        Default: torch's current stream if an array is torch's, else CuPy's.
+
+    Returns
+    -------
+    array
+        ``out``. The work is ordered on the stream; the call does not wait for it.
+
+    Raises
+    ------
+    NoDeviceError
+        Without a GPU that has a Tensor Memory Accelerator.
+    TargetError
+        On a GPU without wgmma: these kernels are Hopper's.
+    ArrayError
+        If shapes, types, layouts or devices are not as said, an array is in host memory, or ``out`` overlaps another.
+
+    Notes
+    -----
+    Sums are made in float32, in an order that depends on the configuration alone: the same call gives the same bits.
+    NaN and infinity propagate as in IEEE arithmetic. A result too large for float16 becomes infinite. With K = 0 the
+    result is the bias, or zero. ``matmul.explain`` tells how a product is carried out.
+    """
+    cupy()
+    if out is None:
+        shape = result_shape(view_of(a), view_of(b))
+        out = _new_result(a, shape, result_type(view_of(a), a_dtype, None, out_dtype), stream)
+    named = (None if given is None else type_name(name, given) for name, given in zip(
+        ("out_dtype", "a_dtype", "b_dtype"), (out_dtype, a_dtype, b_dtype), strict=True
+    ))  # fmt: skip
+    options = *named, tf32, fast_accumulation, static_b, configuration
+    _multiply(options, (a, b, out, scale_a, scale_b, bias), stream)
+    return out
+
+
+def explain(*arguments: Any, **options: Any) -> Explanation:
+    """How a product is carried out: kernel, tiles, stages, clusters, and what a model expects; needs no GPU.
+
+    Takes what `matmul` does; see `cupytma.ops.explain`.
+    """
+    from cupytma.ops import explanation
+
+    return explanation.explain(matmul, *arguments, **options)
+
+
+matmul.__dict__["explain"] = explain
+
+
+@dataclass(frozen=True)
+class PreparedMatmul:
+    """A product of any arrays of the layouts that this was prepared for.
+
+    Attributes
+    ----------
+    launches : tuple of Template
+        Given the addresses of all arrays, in the order of `_ORDER`.
+    views : tuple of ArrayView or None
+        The layouts; their addresses mean nothing.
+    spans : tuple of tuple of int
+        How far each reaches below and above its address, in bytes.
+    """
+
+    launches: tuple[Template, ...]
+    views: tuple[ArrayView | None, ...]
+    spans: tuple[tuple[int, int], ...]
+
+    def __call__(self, handle: int, addresses: tuple[int, ...]) -> None:
+        """Carry it out at some addresses, in a stream.
+
+        Raises
+        ------
+        ArrayError
+            If the result overlaps what it is made of.
+        """
+        low, high = addresses[2] + self.spans[2][0], addresses[2] + self.spans[2][1]
+        for number, (below, above) in enumerate(self.spans):
+            if number != 2 and addresses[number] + below < high and low < addresses[number] + above:
+                self._check(number, addresses)
+        for launch in self.launches:
+            launch(handle, *addresses)
+
+    def _check(self, number: int, addresses: tuple[int, ...]) -> None:
+        one, out = self.views[number], self.views[2]
+        if one is not None and out is not None and share_memory(
+            replace(one, address=addresses[number]), replace(out, address=addresses[2])
+        ):
+            raise ArrayError(f"out overlaps {_ORDER[number]} in memory; give it memory of its own")
+
+
+_prepared: Memory[PreparedMatmul] = Memory()
+
+
+def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
+    """Arrays of CuPy and torch take the short way: their layouts are keys to what was prepared before."""
+    try:
+        if stream is not None:
+            raise KeyError
+        places = tuple(None if array is None else place_of(array) for array in arrays)
+        key = options, *(
+            None if place is None else (place[0] % _LINE, place[1], *layouts[array.__class__](array))
+            for place, array in zip(places, arrays, strict=True)
+        )
+        prepared = _prepared.get(key)
+    except (TypeError, KeyError):  # host memory, other kinds of arrays, a stream, or options that are none
+        _multiply_any(options, arrays, stream)
+        return
+    found = [place for place in places if place is not None]
+    # Work on torch's tensors belongs to torch's current stream.
+    place = next((place for _, place in found if place.__class__ is TorchDevice), found[0][1])
+    if place != current_device():
+        _multiply_any(options, arrays, stream)
+        return
+    if prepared is None:
+        prepared = _prepare(options, _views(arrays))
+        _prepared.keep(key, prepared)
+    prepared(current_handle(place), tuple(0 if place is None else place[0] for place in places))
+
+
+def _views(arrays: tuple[Any, ...]) -> tuple[ArrayView | None, ...]:
+    return tuple(None if array is None else view_of(array) for array in arrays)
+
+
+def _multiply_any(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
+    views = _views(arrays)
+    prepared = _prepare(options, views)
+    given = [array for array in arrays if array is not None]
+    assert views[2] is not None
+    with cupy().cuda.Device(int(views[2].device or 0)):
+        if stream is None:
+            stream = current_stream(*given)
+        for view in views:
+            if view is not None:
+                wait_for(view.stream, stream)
+        prepared(handle_of(stream), tuple(0 if view is None else view.address for view in views))
+    for array in given:
+        if array.__class__ not in layouts:
+            learn(array.__class__)
+
+
+def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> PreparedMatmul:
+    a, b, out = views[:3]
+    assert a is not None
+    assert b is not None
+    assert out is not None
+    check_devices(a, out)
+    device = int(out.device or 0)
+    try:
+        key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)
+        found = _prepared.get(key)
+    except TypeError:  # an option that is none cannot be a key
+        plan_for(options, views, lambda operands, **how: operands)
+        raise ArrayError(f"configuration = {shown(options[-1])} is no Configuration") from None
+    if found is None:
+        bases = [base + (0 if v is None else v.address % _LINE) for base, v in zip(_BASES, views, strict=True)]
+        plan_for(options, views, lambda operands, **how: operands)  # judged where the arrays are
+        placed = tuple(None if v is None else replace(v, address=base) for v, base in zip(views, bases, strict=True))
+        with cupy().cuda.Device(device):
+            plan = plan_for(
+                options, placed, lambda operands, **how: plan_matmul(
+                    operands, current_target(), multiprocessors(), **how
+                ),
+            )  # fmt: skip
+            launches = () if plan.is_empty else templates([_launch(plan)], bases)
+        found = PreparedMatmul(launches, views, tuple((0, 0) if v is None else span_bytes(v) for v in views))
+        _prepared.keep(key, found)
+    return found
+
+
+def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan: Callable[..., Any]) -> Any:
+    """What a function makes of a product that is asked for, once it has been judged.
+
+    Parameters
+    ----------
+    options : tuple
+        ``out_dtype``, ``a_dtype``, ``b_dtype``, ``tf32``, ``fast_accumulation``, ``static_b``, ``configuration``, in
+        the order of `matmul`.
+    views : tuple of ArrayView or None
+        ``a``, ``b``, ``out``, ``scale_a``, ``scale_b``, ``bias``.
+    plan : callable
+        Given the operands, and how they are to be multiplied by name.
+    """
+    out_dtype, a_dtype, b_dtype, tf32, fast_accumulation, static_b, configuration = options
+    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
+    a, b, out, *others = views
+    assert a is not None
+    assert b is not None
+    assert out is not None
+    operands = check_operands(
+        a, b, out, *others, a_dtype=a_dtype, b_dtype=b_dtype, out_dtype=out_dtype, tf32=bool(tf32)
+    )
+    return plan(
+        operands, configuration=configuration, fast_accumulation=bool(fast_accumulation), static_b=bool(static_b)
+    )
+
+
+def arguments_of(plan: MatmulPlan, addresses: Sequence[int | None]) -> tuple[Any, ...]:
+    """What the kernel is launched with.
+
+    Parameters
+    ----------
+    plan : MatmulPlan
+    addresses : sequence of int or None
+        Of the scales of a and of b, and of the bias.
+    """
+    scale_a, scale_b, bias = (None if address is None else Address(address) for address in addresses)
+    scales = (scale_b, scale_a) if plan.configuration.is_swapped else (scale_a, scale_b)
+    return *plan.maps(), plan.argument(), Address(plan.operands.out.address), *scales, bias
+
+
+def _launch(plan: MatmulPlan) -> Plan:
+    kernel = matmul_module(str(current_target()), plan.defines()).kernel("matmul")
+    size, cluster = plan.size, plan.configuration.cluster
+    grid = size.most
+    if size.blocks:
+        grid = min(grid, cluster * resident_clusters(kernel, size.threads, size.shared_bytes, cluster, size.blocks))
+    o = plan.operands
+    vectors = tuple(None if view is None else view.address for view in (o.row_scale, o.column_scale, o.bias))
+    return kernel.plan(
+        grid, size.threads, arguments_of(plan, vectors), shared_bytes=size.shared_bytes,
+        cluster=cluster if cluster > 1 else None, programmatic=True,
+    )  # fmt: skip
+
+
+def _new_result(a: Any, shape: tuple[int, int], name: str, stream: Any) -> Any:
+    try:
+        return empty(a, shape, stream, name)
+    except TypeError:
+        raise ArrayError(
+            f"a new {type(a).__module__.partition('.')[0]} array cannot have dtype {name}: pass out_dtype='float32' or "
+            f"'float16', or a uint16 array as out with out_dtype={name!r}"
+        ) from None

@@ -1,0 +1,27 @@
+// The blocks of a cluster: CLUSTER of them along x, which meet and tell one another.
+#pragma once
+#include <cupytma.cuh>
+
+constexpr unsigned cluster_blocks = CLUSTER;
+
+__device__ __forceinline__ unsigned cluster_rank() { return blockIdx.x % cluster_blocks; }
+
+// All threads of all blocks of the cluster come here.
+__device__ __forceinline__ void meet_cluster()
+{
+    cupytma::barrier_cluster_arrive();
+    cupytma::barrier_cluster_wait();
+}
+
+// Arrives on the mbarrier of another block of the cluster, or of this one.
+__device__ __forceinline__ void arrive_at(unsigned long long* mbarrier, unsigned rank)
+{
+    cupytma::mbarrier_arrive_release_cluster_shared_cluster_sink(
+        reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank)));
+}
+
+__device__ __forceinline__ void wait_for_cluster(unsigned long long* mbarrier, unsigned parity)
+{
+    while (!cupytma::mbarrier_try_wait_parity_acquire_cluster(mbarrier, parity)) {
+    }
+}

@@ -1,0 +1,402 @@
+// Matrix products fed by tensor loads: one warp loads, two warpgroups multiply, and tiles are taken in turn.
+//
+// The loading warp keeps STAGES pieces of both operands in flight; in a cluster each block loads a part of what several
+// need, and sends it to all of them. Consumers work on one tile together (cooperative), or on one tile each
+// (PING_PONG), so that one multiplies while the other writes its result. With SPLIT the blocks of a cluster add up
+// parts of K of the same tile, and each finishes some of its columns, in a fixed order.
+#include <matmul_tiles.cuh>
+#include <matmul_result.cuh>
+
+struct Barriers {
+    unsigned long long* full;     // of each stage: loaded
+    unsigned long long* empty;    // of each stage: read by every consumer of every block that its loads go to
+    unsigned long long* turn;     // of each consumer, with PING_PONG: the other has multiplied
+    unsigned long long* partial;  // with SPLIT: every block has its part of the sum
+
+    __device__ explicit Barriers(unsigned char* shared)
+        : full(reinterpret_cast<unsigned long long*>(shared + barriers_offset)), empty(full + stages),
+          turn(empty + stages), partial(turn + consumers)
+    {
+    }
+};
+
+// The blocks of a cluster that this one shares loads with, itself included: its column of blocks, then its row.
+constexpr unsigned sharers = split > 1 ? 1 : cluster_rows + cluster_columns - 1;
+static_assert(sharers <= warp_threads, "a lane tells each");
+
+__device__ __forceinline__ unsigned sharer(unsigned number)
+{
+    const unsigned rank = cluster_rank(), row = rank % cluster_rows, column = rank / cluster_rows;
+    if (sharers == 1) {
+        return rank;
+    }
+    if (number < cluster_rows) {
+        return number + cluster_rows * column;
+    }
+    const unsigned other = number - cluster_rows;
+    return row + cluster_rows * (other + (other >= column));
+}
+
+__device__ __forceinline__ void wait_for(unsigned long long* mbarrier, unsigned parity)
+{
+    if constexpr (cluster_blocks > 1) {
+        wait_for_cluster(mbarrier, parity);
+    } else {
+        cupytma::mbarrier_wait_parity(mbarrier, parity);
+    }
+}
+
+// Starts the loads of this block's share of an operand's part of a stage. `Parts` blocks share it, of which this is
+// number `part`; the loads go to those in the mask.
+template <unsigned Extent, unsigned Parts, bool MnMajor>
+__device__ __forceinline__ void load_operand(
+    unsigned char* shared, const CUtensorMap& map, int start, unsigned block, unsigned part, unsigned short mask,
+    unsigned long long* mbarrier)
+{
+    constexpr unsigned share = Extent / Parts;
+    constexpr unsigned box = MnMajor ? instruction_rows : share;
+    static_assert(Extent % Parts == 0 && share % (MnMajor ? instruction_rows : 8) == 0, "shares are whole patterns");
+    const int depth = static_cast<int>(block * stage_depth);
+#pragma unroll
+    for (unsigned offset = 0; offset < share; offset += box) {
+        const unsigned place = part * share + offset;
+        const int along = start + static_cast<int>(place);
+        const int at[2] = {MnMajor ? along : depth, MnMajor ? depth : along};
+        if constexpr (Parts > 1) {
+            cupytma::tensor_load_multicast(shared + place * span_bytes, &map, at, mbarrier, mask);
+        } else {
+            cupytma::tensor_load(shared + place * span_bytes, &map, at, mbarrier);
+        }
+    }
+}
+
+// Run by one thread of each block.
+__device__ __forceinline__ void load_tiles(
+    const CUtensorMap& rows_map, const CUtensorMap& columns_map, const Product& product, unsigned char* shared,
+    const Barriers& barriers)
+{
+    const unsigned rank = split > 1 ? 0 : cluster_rank();
+    const unsigned cluster_row = rank % cluster_rows, cluster_column = rank / cluster_rows;
+    unsigned short row_mask = 0;  // the blocks that need the same rows
+    for (unsigned column = 0; column < cluster_columns; ++column) {
+        row_mask |= static_cast<unsigned short>(1u << (cluster_row + cluster_rows * column));
+    }
+    const unsigned short column_mask =
+        static_cast<unsigned short>(((1u << cluster_rows) - 1) << (cluster_rows * cluster_column));
+    const Depth depth(product);
+    Position at;
+
+    const auto load_rows = [&](const Tiles& tile, unsigned block, unsigned stage) {
+        load_operand<tile_rows, cluster_columns, ROWS_MN_MAJOR>(
+            shared + stage * stage_bytes, rows_map, tile.row(), block, cluster_column, row_mask, &barriers.full[stage]);
+    };
+    const auto load_columns = [&](const Tiles& tile, unsigned block, unsigned stage) {
+        load_operand<tile_columns, cluster_rows, COLUMNS_MN_MAJOR>(
+            shared + stage * stage_bytes + rows_bytes, columns_map, tile.column(), block, cluster_row, column_mask,
+            &barriers.full[stage]);
+    };
+
+    // Weights that the kernel before this one does not write need not wait for it.
+    unsigned started = 0;
+    Tiles tiles(product);
+#if STATIC_B
+    const unsigned first = depth.blocks() < stages ? depth.blocks() : stages;
+    for (; started < first && tiles.left(); ++started) {
+        cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[started], stage_bytes);
+        if (SWAPPED) {
+            load_rows(tiles, depth.begin + started, started);
+        } else {
+            load_columns(tiles, depth.begin + started, started);
+        }
+    }
+#endif
+    cupytma::griddepcontrol_wait();
+#pragma unroll 1
+    for (; tiles.left(); tiles.next()) {
+#pragma unroll 1
+        for (unsigned block = depth.begin; block < depth.end; ++block, at.advance()) {
+            const bool weights_started = started > 0;
+            if (weights_started) {
+                --started;
+            } else {
+                wait_for(&barriers.empty[at.stage], at.parity ^ 1);  // in the first round it is empty already
+                cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[at.stage], stage_bytes);
+            }
+            if (!(SWAPPED && weights_started)) {
+                load_rows(tiles, block, at.stage);
+            }
+            if (SWAPPED || !weights_started) {
+                load_columns(tiles, block, at.stage);
+            }
+        }
+    }
+}
+
+__device__ __forceinline__ void multiply(
+    float (&d)[tile_columns / 2], unsigned long long rows, unsigned long long columns, bool add)
+{
+#if ELEMENT_BYTES == 2
+    cupytma::MULTIPLY<1, 1, ROWS_MN_MAJOR, COLUMNS_MN_MAJOR>(d, rows, columns, add);
+#else
+    cupytma::MULTIPLY<1, 1>(d, rows, columns, add);
+#endif
+}
+
+// The matrix descriptor of an operand's part of a stage, and how far the next instruction's part lies, in its units of
+// 16 bytes. K-major: rows of 128 bytes, eight to a pattern, and an instruction reads 32 bytes of each. MN-major: boxes
+// of 64 elements, eight lines along K to a pattern, and an instruction reads 16 lines.
+template <bool MnMajor>
+struct Operand {
+    static constexpr unsigned step = (MnMajor ? 2 * pattern_bytes : 32) >> 4;
+
+    static __device__ unsigned long long descriptor(const unsigned char* part)
+    {
+        return cupytma::matrix_descriptor(part, MnMajor ? group_bytes : 16, pattern_bytes, 1);
+    }
+};
+
+// The multiplying side of the ring.
+class Consumer {
+public:
+    __device__ Consumer(unsigned char* shared, const Barriers& barriers, unsigned group)
+        : barriers(barriers), rows(Operand<ROWS_MN_MAJOR>::descriptor(
+                                  shared + (PING_PONG ? 0 : group * ROW_BLOCKS * group_bytes))),
+          columns(Operand<COLUMNS_MN_MAJOR>::descriptor(shared + rows_bytes))
+    {
+    }
+
+    // Starts the products of one stage; `add` says whether its first ones are added to d.
+    __device__ __forceinline__ void start(float (&d)[ROW_BLOCKS][tile_columns / 2], bool add)
+    {
+        wait_for(&barriers.full[at.stage], at.parity);
+        const unsigned offset = at.stage * (stage_bytes >> 4);
+        cupytma::wgmma_fence();
+#pragma unroll
+        for (unsigned step = 0; step < instructions; ++step) {
+#pragma unroll
+            for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+                multiply(
+                    d[block],
+                    rows + offset + block * (group_bytes >> 4) + step * Operand<ROWS_MN_MAJOR>::step,
+                    columns + offset + step * Operand<COLUMNS_MN_MAJOR>::step, add || step > 0);
+            }
+        }
+        cupytma::wgmma_commit_group();
+    }
+
+    // Tells the blocks that load this stage that this warp has read it.
+    __device__ __forceinline__ void release(unsigned stage)
+    {
+        const unsigned lane = threadIdx.x % warp_threads;
+        if constexpr (cluster_blocks > 1) {
+            if (lane < sharers) {
+                arrive_at(&barriers.empty[stage], sharer(lane));
+            }
+        } else if (lane == 0) {
+            cupytma::mbarrier_arrive_sink(&barriers.empty[stage]);
+        }
+    }
+
+    Position at;
+
+private:
+    const Barriers& barriers;
+    const unsigned long long rows, columns;
+};
+
+template <int Blocks, int Registers>
+__device__ __forceinline__ void hold_all(float (&d)[Blocks][Registers])
+{
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) {
+        hold(d[block]);
+    }
+}
+
+// Adds up a tile, or this block's part of it. `done` is called when all that is left to come has been started.
+template <typename Done>
+__device__ __forceinline__ void add_up(
+    Consumer& consumer, unsigned blocks, float (&sum)[ROW_BLOCKS][tile_columns / 2], Done done)
+{
+#pragma unroll
+    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+#pragma unroll
+        for (unsigned i = 0; i < tile_columns / 2; ++i) {
+            sum[block][i] = 0;
+        }
+    }
+#if PROMOTE
+    // The tensor cores add products of 8 bits with fewer bits than float32 has: each stage's sum is added in float32.
+    float d[ROW_BLOCKS][tile_columns / 2];
+#pragma unroll 1
+    for (unsigned index = 0; index < blocks; ++index) {
+        const unsigned stage = consumer.at.stage;
+        hold_all(d);
+        consumer.start(d, false);
+        consumer.at.advance();
+        if (index + 1 == blocks) {
+            done();
+        }
+        cupytma::wgmma_wait_group<0>();
+        hold_all(d);
+        consumer.release(stage);
+#pragma unroll
+        for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+#pragma unroll
+            for (unsigned i = 0; i < tile_columns / 2; ++i) {
+                sum[block][i] += d[block][i];
+            }
+        }
+    }
+#else
+    unsigned before = 0;
+#pragma unroll 1
+    for (unsigned index = 0; index < blocks; ++index) {
+        const unsigned stage = consumer.at.stage;
+        hold_all(sum);
+        consumer.start(sum, true);
+        consumer.at.advance();
+        cupytma::wgmma_wait_group<1>();  // all but this stage's: the one before has been read
+        hold_all(sum);
+        if (index > 0) {
+            consumer.release(before);
+        }
+        before = stage;
+    }
+    done();
+    cupytma::wgmma_wait_group<0>();
+    hold_all(sum);
+    if (blocks > 0) {
+        consumer.release(before);
+    }
+#endif
+    if (PROMOTE && blocks == 0) {
+        done();
+    }
+}
+
+#if SPLIT > 1
+// Replaces this block's part of the sum by the whole one, in those columns that are this block's: groups of eight in
+// turn.
+__device__ __forceinline__ void add_parts(
+    float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
+{
+    constexpr unsigned threads = consumers * warpgroup_threads, registers = tile_columns / 2;
+    float* partial = reinterpret_cast<float*>(shared + partial_offset) + threadIdx.x;
+#pragma unroll
+    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+#pragma unroll
+        for (unsigned i = 0; i < registers; ++i) {
+            partial[(block * registers + i) * threads] = sum[block][i];
+        }
+    }
+    meet_at(all_barrier, threads);
+    if (threadIdx.x < split) {
+        arrive_at(barriers.partial, threadIdx.x);
+    }
+    wait_for_cluster(barriers.partial, 0);
+#pragma unroll
+    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+#pragma unroll
+        for (unsigned octet = 0; octet < tile_columns / 8; ++octet) {
+            if (octet % split == cluster_rank()) {
+                float whole[4] = {};
+#pragma unroll
+                for (unsigned rank = 0; rank < split; ++rank) {
+                    const float* there =
+                        reinterpret_cast<const float*>(cupytma::mapa_generic_u64(partial, rank));
+#pragma unroll
+                    for (unsigned i = 0; i < 4; ++i) {
+                        whole[i] += there[(block * registers + octet * 4 + i) * threads];
+                    }
+                }
+#pragma unroll
+                for (unsigned i = 0; i < 4; ++i) {
+                    sum[block][octet * 4 + i] = whole[i];
+                }
+            }
+        }
+    }
+}
+#endif
+
+// Run by the threads of one consumer.
+__device__ __forceinline__ void multiply_tiles(
+    const CUtensorMap& out_map, const Product& product, const Scaling& scaling, unsigned char* out,
+    unsigned char* shared, const Barriers& barriers, unsigned group)
+{
+    const Depth depth(product);
+    Consumer consumer(shared, barriers, group);
+    Result result(out_map, product, scaling, out, shared, group);
+    unsigned number = 0;  // of the tile, among this block's
+#pragma unroll 1
+    for (Tiles tiles(product); tiles.left(); tiles.next(), ++number) {
+        if (PING_PONG && number % consumers != group) {
+            consumer.at.advance(depth.blocks());
+            continue;
+        }
+        if (PING_PONG) {
+            // Before the other has seen all its stages full, their parities tell nothing of this one's.
+            cupytma::mbarrier_wait_parity(&barriers.turn[group], number / consumers % 2 ^ (group == 0));
+        }
+        float sum[ROW_BLOCKS][tile_columns / 2];
+        add_up(consumer, depth.blocks(), sum, [&] {
+            if (PING_PONG) {
+                cupytma::mbarrier_arrive_sink(&barriers.turn[1 - group]);
+            }
+        });
+#if SPLIT > 1
+        add_parts(sum, shared, barriers);
+#endif
+        result.write(sum, tiles.row() + (PING_PONG ? 0 : static_cast<int>(group * group_rows)), tiles.column());
+    }
+    result.finish();
+}
+
+extern "C" __global__ void __launch_bounds__(block_threads, 1) matmul(
+    const __grid_constant__ CUtensorMap rows_map, const __grid_constant__ CUtensorMap columns_map,
+    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Product product, unsigned char* out,
+    const float* row_scales, const float* column_scales, const unsigned char* bias)
+{
+    extern __shared__ unsigned char dynamic_shared[];
+    const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % pattern_bytes;
+    unsigned char* shared = dynamic_shared + (pattern_bytes - misaligned) % pattern_bytes;
+    const Barriers barriers(shared);
+    if (threadIdx.x == 0) {
+        for (unsigned stage = 0; stage < stages; ++stage) {
+            cupytma::mbarrier_init(&barriers.full[stage], 1);
+            cupytma::mbarrier_init(
+                &barriers.empty[stage], (PING_PONG ? 1 : consumers) * warpgroup_warps * sharers);
+        }
+        for (unsigned group = 0; group < consumers; ++group) {
+            cupytma::mbarrier_init(&barriers.turn[group], warpgroup_threads);
+        }
+        cupytma::mbarrier_init(barriers.partial, split);
+        cupytma::fence_mbarrier_init();
+    }
+    if constexpr (cluster_blocks > 1) {
+        meet_cluster();  // no block is written to or told of anything before its mbarriers are there
+    } else {
+        __syncthreads();
+    }
+    cupytma::griddepcontrol_launch_dependents();
+    const unsigned group = threadIdx.x / warpgroup_threads;
+    if (group == consumers) {
+        cupytma::setmaxnreg_dec<LOADING_REGISTERS>();
+        if (threadIdx.x < consumers * warpgroup_threads + warp_threads && cupytma::elect_sync()) {
+            if (product.depth_blocks > 0) {
+                cupytma::prefetch_tensormap(&rows_map);
+                cupytma::prefetch_tensormap(&columns_map);
+            }
+            load_tiles(rows_map, columns_map, product, shared, barriers);
+        }
+        __syncwarp();
+    } else {
+        cupytma::setmaxnreg_inc<MULTIPLYING_REGISTERS>();
+        cupytma::griddepcontrol_wait();  // before scales are read and the result is written
+        multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
+    }
+    if constexpr (cluster_blocks > 1) {
+        meet_cluster();  // no block ends while others may write to it, tell it or read its part of a sum
+    }
+}

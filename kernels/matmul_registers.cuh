@@ -1,0 +1,47 @@
+// What the matrix product needs of the machine beside the generated header: named barriers, registers that the tensor
+// cores write while the compiler does not look, and numbers of 16 bits.
+#pragma once
+
+// The threads of one warpgroup, or of several, meet at a barrier of the block; 0 is __syncthreads'.
+__device__ __forceinline__ void meet_at(unsigned barrier, unsigned threads)
+{
+    asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
+// Accumulators are read and written by the tensor cores between instructions; the compiler must not move its own reads
+// and writes of them across the place where this stands.
+template <int Registers>
+__device__ __forceinline__ void hold(float (&d)[Registers])
+{
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+        asm volatile("" : "+f"(d[i]) : : "memory");
+    }
+}
+
+// Two numbers of 16 bits in one word, the first in its lower half; rounded to nearest even.
+__device__ __forceinline__ unsigned bfloat16_pair(float first, float second)
+{
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+__device__ __forceinline__ unsigned float16_pair(float first, float second)
+{
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+__device__ __forceinline__ float widened_float16(unsigned short bits)
+{
+    float number;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(bits));
+    return number;
+}
+
+__device__ __forceinline__ float widened_bfloat16(unsigned short bits)
+{
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}

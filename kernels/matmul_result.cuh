@@ -1,0 +1,212 @@
+// The way of a matrix product out: accumulators are scaled, converted and laid out in shared memory as lines of the
+// result, which tensor stores or ordinary stores write.
+//
+// Thread t of a warpgroup has, of 64 rows of D, row 16 (t / 32) + t % 32 / 4 and the one eight further, and of each
+// eight columns two that follow one another, from 2 (t % 4) (PTX ISA: Register Fragments for wgmma.mma_async). Lines of
+// a buffer have 128 bytes, and their 16-byte units change places by the 128B swizzle, so that the threads of a warp
+// write to different banks. A line is a piece of a row of the result: a row of D, or where D is transposed a column of
+// it.
+#pragma once
+#include <matmul_tiles.cuh>
+
+constexpr unsigned all_barrier = 1;                 // of both consumers
+constexpr unsigned group_barrier = all_barrier + 1;  // the first one's; the next is the other's
+
+// How many factors there are for the rows of D, and for its columns; of what type the bias is.
+enum { no_factor = 0, one_factor = 1, a_factor_each = 2 };
+enum { no_bias = 0, float32_bias = 1, result_bias = 2 };
+
+struct Scaling {
+    const float *rows, *columns;  // factors
+    const unsigned char* bias;    // along the result's rows
+};
+
+#if OUT_BYTES == 4
+using OutBits = unsigned;
+#else
+using OutBits = unsigned short;
+#endif
+
+class Result {
+public:
+    __device__ Result(
+        const CUtensorMap& map, const Product& product, const Scaling& scaling, unsigned char* out,
+        unsigned char* shared, unsigned group)
+        : map(map), product(product), scaling(scaling), out(out), thread(threadIdx.x % warpgroup_threads),
+          barrier(group_barrier + group), staging(shared + buffers_offset + group * buffers * buffer_bytes)
+    {
+    }
+
+    // Writes 64 rows of D, or several times as many, from `row` on.
+    template <int Blocks, int Registers>
+    __device__ __forceinline__ void write(const float (&sum)[Blocks][Registers], int row, int column)
+    {
+#pragma unroll
+        for (int block = 0; block < Blocks; ++block) {
+            write_rows(sum[block], row + block * static_cast<int>(instruction_rows), column);
+        }
+    }
+
+    // Shared memory must stay as long as stores read it.
+    __device__ void finish() const
+    {
+        if (thread == 0) {
+            cupytma::bulk_wait_group_read<0>();
+        }
+    }
+
+private:
+    template <int Registers>
+    __device__ __forceinline__ void write_rows(const float (&sum)[Registers], int row, int column)
+    {
+        const unsigned line = thread / warp_threads * 16 + thread % warp_threads / 4, pair = thread % 4 * 2;
+        const int rows[2] = {row + static_cast<int>(line), row + static_cast<int>(line) + 8};
+        const float factors[2] = {
+            factor<ROW_SCALES>(scaling.rows, rows[0], product.rows),
+            factor<ROW_SCALES>(scaling.rows, rows[1], product.rows)};
+        float added[2] = {};
+        if (SWAPPED) {
+            added[0] = bias(rows[0], product.rows);
+            added[1] = bias(rows[1], product.rows);
+        }
+#pragma unroll
+        for (unsigned step = 0; step < steps; ++step) {
+            if (split > 1 && step % split != cluster_rank()) {
+                continue;
+            }
+            const int begin = column + static_cast<int>(step * step_columns);
+            unsigned char* buffer = staging + sent++ % buffers * buffer_bytes;
+            if (product.by_unit && thread == 0) {
+                cupytma::bulk_wait_group_read<buffers - 1>();  // the store that used this buffer before has read it
+            }
+            meet_at(barrier, warpgroup_threads);
+#pragma unroll
+            for (unsigned octet = 0; octet < step_columns / 8; ++octet) {
+                const unsigned local = octet * 8 + pair;  // of the first column, in this step
+                const int at = begin + static_cast<int>(local);
+                const float column_factors[2] = {
+                    factor<COLUMN_SCALES>(scaling.columns, at, product.columns),
+                    factor<COLUMN_SCALES>(scaling.columns, at + 1, product.columns)};
+                float column_added[2] = {};
+                if (!SWAPPED) {
+                    column_added[0] = bias(at, product.columns);
+                    column_added[1] = bias(at + 1, product.columns);
+                }
+#pragma unroll
+                for (unsigned half = 0; half < 2; ++half) {
+                    float values[2];
+#pragma unroll
+                    for (unsigned i = 0; i < 2; ++i) {
+                        const float found = sum[(step * step_columns + octet * 8) / 2 + half * 2 + i];
+                        values[i] = found * (factors[half] * column_factors[i]);
+                        if (BIAS_TYPE != no_bias) {
+                            values[i] += SWAPPED ? added[half] : column_added[i];
+                        }
+                    }
+                    lay(buffer, line + 8 * half, local, values);
+                }
+            }
+            send(buffer, row, begin);
+        }
+    }
+
+    // A factor; 1 where there is none, and outside the matrix. Read from L2: the kernel before this one may have
+    // written it after this one began.
+    template <int Factors>
+    static __device__ __forceinline__ float factor(const float* factors, int index, int extent)
+    {
+        if constexpr (Factors == no_factor) {
+            return 1;
+        } else if constexpr (Factors == one_factor) {
+            return __ldcg(factors);
+        } else {
+            return index < extent ? __ldcg(factors + index) : 1;
+        }
+    }
+
+    __device__ __forceinline__ float bias(int index, int extent) const
+    {
+        if (BIAS_TYPE == no_bias || index >= extent) {
+            return 0;
+        }
+        if (BIAS_TYPE == float32_bias || OUT_BYTES == 4) {
+            return __ldcg(reinterpret_cast<const float*>(scaling.bias) + index);
+        }
+        const unsigned short bits = __ldcg(reinterpret_cast<const unsigned short*>(scaling.bias) + index);
+        return OUT_IS_FLOAT16 ? widened_float16(bits) : widened_bfloat16(bits);
+    }
+
+    // Where a byte of a line lies in a buffer.
+    static __device__ __forceinline__ unsigned place(unsigned line, unsigned byte)
+    {
+        return line * span_bytes + (byte ^ (line % 8 << 4));
+    }
+
+    // Lays two neighbouring elements of a row of D into the buffer.
+    static __device__ __forceinline__ void lay(
+        unsigned char* buffer, unsigned row, unsigned column, const float (&values)[2])
+    {
+#if OUT_BYTES == 4
+        const unsigned bits[2] = {__float_as_uint(values[0]), __float_as_uint(values[1])};
+#else
+        const unsigned both =
+            OUT_IS_FLOAT16 ? float16_pair(values[0], values[1]) : bfloat16_pair(values[0], values[1]);
+        const unsigned short bits[2] = {
+            static_cast<unsigned short>(both & 0xffffu), static_cast<unsigned short>(both >> 16)};
+#endif
+        if (SWAPPED) {
+            const unsigned box = row / line_elements * step_columns, byte = row % line_elements * OUT_BYTES;
+#pragma unroll
+            for (unsigned i = 0; i < 2; ++i) {
+                *reinterpret_cast<OutBits*>(buffer + place(box + column + i, byte)) = bits[i];
+            }
+            return;
+        }
+#if OUT_BYTES == 4
+        *reinterpret_cast<uint2*>(buffer + place(row, column * OUT_BYTES)) = make_uint2(bits[0], bits[1]);
+#else
+        *reinterpret_cast<unsigned*>(buffer + place(row, column * OUT_BYTES)) = both;
+#endif
+    }
+
+    // Writes a full buffer: 64 rows of D and the columns of a step.
+    __device__ __forceinline__ void send(const unsigned char* buffer, int row, int column) const
+    {
+        constexpr unsigned boxes = SWAPPED ? instruction_rows / line_elements : 1;
+        constexpr unsigned lines = SWAPPED ? step_columns : instruction_rows;  // of a box
+        if (product.by_unit) {
+            cupytma::fence_proxy_async_shared_cta();
+            meet_at(barrier, warpgroup_threads);
+            if (thread == 0) {
+#pragma unroll
+                for (unsigned box = 0; box < boxes; ++box) {
+                    const int across = row + static_cast<int>(box * line_elements);
+                    const int at[2] = {SWAPPED ? across : column, SWAPPED ? column : row};
+                    cupytma::tensor_store(&map, at, buffer + box * lines * span_bytes);
+                }
+                cupytma::bulk_commit_group();
+            }
+            return;
+        }
+        meet_at(barrier, warpgroup_threads);
+#pragma unroll 1
+        for (unsigned element = thread; element < boxes * lines * line_elements; element += warpgroup_threads) {
+            const unsigned line = element / line_elements, along = element % line_elements;
+            const int in_row = row + static_cast<int>(SWAPPED ? line / lines * line_elements + along : line);
+            const int in_column = column + static_cast<int>(SWAPPED ? line % lines : along);
+            if (in_row < product.rows && in_column < product.columns) {
+                const OutBits bits = *reinterpret_cast<const OutBits*>(buffer + place(line, along * OUT_BYTES));
+                *reinterpret_cast<OutBits*>(out + in_row * product.row_stride + in_column * product.column_stride) =
+                    bits;
+            }
+        }
+    }
+
+    const CUtensorMap& map;
+    const Product& product;
+    const Scaling scaling;
+    unsigned char* const out;
+    const unsigned thread, barrier;
+    unsigned char* const staging;
+    unsigned sent = 0;  // buffers, one after the other over all tiles
+};

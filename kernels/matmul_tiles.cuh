@@ -1,0 +1,126 @@
+// The tiles of a matrix product: their sizes, where their parts lie in shared memory, and the order they are taken in.
+//
+// The kernel computes D = X Y^T: X has `rows` rows and Y `columns` of them, each of K elements. X is the left operand
+// and Y the right one, or the other way round (SWAPPED), so that a product with few rows has the weights on the side of
+// the tensor cores that takes 64 rows at a time; D is then the transposed result.
+#pragma once
+#include <cluster_blocks.cuh>
+#include <matmul_registers.cuh>
+
+constexpr unsigned warp_threads = 32, warpgroup_threads = 128, warpgroup_warps = 4;
+constexpr unsigned consumers = 2;  // warpgroups that multiply; one more loads
+constexpr unsigned block_threads = (consumers + 1) * warpgroup_threads;
+constexpr unsigned cluster_rows = CLUSTER_ROWS, cluster_columns = CLUSTER_COLUMNS, split = SPLIT;
+static_assert(cluster_rows * cluster_columns * split == cluster_blocks, "blocks share tiles, or the sum of one tile");
+static_assert(split == 1 || cluster_blocks == split, "blocks that share a sum do not share loads");
+
+constexpr unsigned instruction_rows = 64;  // of the left matrix of wgmma
+constexpr unsigned group_rows = ROW_BLOCKS * instruction_rows;  // of one consumer
+constexpr unsigned tile_rows = PING_PONG ? group_rows : consumers * group_rows;
+constexpr unsigned tile_columns = TILE_COLUMNS;
+constexpr unsigned stages = STAGES;
+
+// A stage holds 128 bytes along K of each row and column: what one swizzled box is wide, and four instructions of 32
+// bytes.
+constexpr unsigned span_bytes = 128;
+constexpr unsigned stage_depth = span_bytes / ELEMENT_BYTES;  // in elements along K
+constexpr unsigned instructions = 4;
+constexpr unsigned rows_bytes = tile_rows * span_bytes, columns_bytes = tile_columns * span_bytes;
+constexpr unsigned stage_bytes = rows_bytes + columns_bytes;
+// 64 rows in shared memory, K-major: 64 lines of 128 bytes. MN-major: 64 elements of 2 bytes on each of 64 lines.
+constexpr unsigned group_bytes = instruction_rows * span_bytes;
+constexpr unsigned pattern_bytes = 8 * span_bytes;  // after which the 128B swizzle begins again
+static_assert(!(ROWS_MN_MAJOR || COLUMNS_MN_MAJOR) || ELEMENT_BYTES == 2, "other elements are K-major");
+static_assert(!COLUMNS_MN_MAJOR || tile_columns % instruction_rows == 0, "MN-major boxes are 64 elements wide");
+
+// The result leaves in steps of so many columns of D, which fill a buffer: 8 KiB where the tile is as wide.
+constexpr unsigned line_elements = span_bytes / OUT_BYTES;  // of the result, on a line of the buffer
+constexpr unsigned step_columns =
+    split > 1 ? 8 : tile_columns < line_elements ? tile_columns : line_elements;
+constexpr unsigned steps = tile_columns / step_columns;
+constexpr unsigned buffer_bytes = instruction_rows * step_columns * OUT_BYTES;
+constexpr unsigned buffers = 2;
+static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines of the result are whole");
+static_assert(tile_columns % step_columns == 0 && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
+
+// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes.
+constexpr unsigned buffers_offset = stages * stage_bytes;
+constexpr unsigned partial_offset = buffers_offset + consumers * buffers * buffer_bytes;
+constexpr unsigned partial_bytes = split > 1 ? tile_rows * tile_columns * 4 : 0;
+constexpr unsigned barriers_offset = partial_offset + partial_bytes;
+constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8;
+static_assert(shared_bytes + pattern_bytes <= SHARED_BYTES, "the host has asked for as much");
+
+// What a launch is told beside the tensor maps.
+struct Product {
+    int rows, columns;          // of D
+    unsigned depth_blocks;      // stages along K
+    unsigned row_tiles, column_tiles;  // of clusters
+    unsigned band;              // rows of tiles that are worked on together, so that L2 serves their columns again
+    long long row_stride, column_stride;  // of D in memory, in bytes
+    unsigned by_unit;           // tensor stores write the result
+};
+
+// Where an operand's rows lie along K and in shared memory. The position of a stage in the ring, and its parity.
+struct Position {
+    unsigned stage = 0, parity = 0;
+
+    __device__ void advance(unsigned count = 1)
+    {
+        stage += count;
+        parity ^= stage / stages % 2;
+        stage %= stages;
+    }
+};
+
+// The tiles of one block; clusters take them in turn.
+class Tiles {
+public:
+    __device__ explicit Tiles(const Product& product)
+        : product(product), tile(blockIdx.x / cluster_blocks), count(product.row_tiles * product.column_tiles)
+    {
+        place();
+    }
+    __device__ bool left() const { return tile < count; }
+    __device__ void next()
+    {
+        tile += gridDim.x / cluster_blocks;
+        place();
+    }
+    // The first row and column of D that this block computes.
+    __device__ int row() const { return first_row; }
+    __device__ int column() const { return first_column; }
+
+private:
+    __device__ void place()
+    {
+        const unsigned per_band = product.band * product.column_tiles;
+        const unsigned begin = tile / per_band * product.band, rest = tile % per_band;
+        const unsigned left = product.row_tiles - begin, height = left < product.band ? left : product.band;
+        const unsigned rank = split > 1 ? 0 : cluster_rank();
+        if (tile < count) {
+            first_row = static_cast<int>(((begin + rest % height) * cluster_rows + rank % cluster_rows) * tile_rows);
+            first_column =
+                static_cast<int>((rest / height * cluster_columns + rank / cluster_rows) * tile_columns);
+        }
+    }
+
+    const Product& product;
+    unsigned tile, count;
+    int first_row = 0, first_column = 0;
+};
+
+// The blocks of stages along K that this block adds up.
+struct Depth {
+    unsigned begin, end;
+
+    __device__ explicit Depth(const Product& product)
+        : begin(part(product.depth_blocks, split > 1 ? cluster_rank() : 0)),
+          end(part(product.depth_blocks, split > 1 ? cluster_rank() + 1 : 1))
+    {
+    }
+    __device__ unsigned blocks() const { return end - begin; }
+
+private:
+    static __device__ unsigned part(unsigned blocks, unsigned number) { return blocks * number / split; }
+};

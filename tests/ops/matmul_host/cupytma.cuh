@@ -1,0 +1,320 @@
+// What the matrix product's kernel needs of CUDA and of the generated header, on the host: a thread for each thread,
+// the blocks of a cluster at the same time, copies and products that are made at once.
+//
+// wgmma finds elements as the PTX ISA says of canonical layouts under the 128B swizzle: K-major, groups of eight rows
+// stride_byte_offset apart; MN-major, groups of 64 elements leading_byte_offset apart, of eight lines along K
+// stride_byte_offset apart. Bits 4 to 6 of an address are changed by bits 7 to 9.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+struct Index {
+    unsigned x;
+};
+struct uint2 {
+    unsigned x, y;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline thread_local Index threadIdx, blockIdx;
+inline Index gridDim;
+inline std::atomic<int> mistakes;
+constexpr auto patience = std::chrono::seconds(20);
+
+template <class Check>
+void wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Check check)
+{
+    if (!changed.wait_for(lock, patience, check)) {
+        if (mistakes++ == 0) {
+            std::fprintf(stderr, "thread %u of block %u waits in vain\n", threadIdx.x, blockIdx.x);
+        }
+    }
+}
+
+class ThreadBarrier {
+public:
+    void sync(unsigned count)
+    {
+        std::unique_lock<std::mutex> lock(mutex);
+        const unsigned before = phase;
+        if (++come == count) {
+            come = 0;
+            ++phase;
+            changed.notify_all();
+        } else {
+            wait_until(changed, lock, [&] { return phase != before; });
+        }
+    }
+
+private:
+    std::mutex mutex;
+    std::condition_variable changed;
+    unsigned come = 0, phase = 0;
+};
+
+constexpr unsigned shared_size = 1 << 18;
+struct Block {
+    unsigned char* shared;
+    ThreadBarrier named[16], warps[32];
+};
+inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
+inline ThreadBarrier of_cluster;
+inline unsigned block_size, cluster_size;
+inline Block& block() { return *blocks[blockIdx.x % cluster_size]; }
+
+inline void __syncthreads() { block().named[0].sync(block_size); }
+inline void __syncwarp() { block().warps[threadIdx.x / 32].sync(32); }
+inline unsigned char* host_shared() { return block().shared; }
+inline unsigned __cvta_generic_to_shared(const void* address)
+{
+    const long long offset = static_cast<const unsigned char*>(address) - block().shared;
+    mistakes += offset < 0 || offset >= shared_size;
+    return static_cast<unsigned>(offset);
+}
+inline unsigned __float_as_uint(float number)
+{
+    unsigned bits;
+    std::memcpy(&bits, &number, 4);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits)
+{
+    float number;
+    std::memcpy(&number, &bits, 4);
+    return number;
+}
+template <class Number>
+Number __ldcg(const Number* place)
+{
+    return *place;
+}
+
+// Of a tensor map: address, bytes of an element, two extents, the stride, and the box of the two.
+typedef struct alignas(64) CUtensorMap_st {
+    unsigned long long opaque[16];
+} CUtensorMap;
+
+namespace cupytma {
+
+struct Mbarrier {
+    unsigned count, pending, phase;
+    long long bytes;
+};
+inline std::map<const void*, Mbarrier> mbarriers;
+inline std::mutex mbarriers_mutex;
+inline std::condition_variable mbarriers_changed;
+
+inline void mbarrier_init(unsigned long long* mbarrier, unsigned count)
+{
+    std::lock_guard<std::mutex> lock(mbarriers_mutex);
+    mbarriers[mbarrier] = {count, count, 0, 0};
+}
+inline void host_arrive(unsigned long long* mbarrier, unsigned arrivals, long long bytes)
+{
+    std::lock_guard<std::mutex> lock(mbarriers_mutex);
+    Mbarrier& barrier = mbarriers.at(mbarrier);
+    mistakes += barrier.pending < arrivals;
+    barrier.pending -= arrivals;
+    barrier.bytes += bytes;
+    if (barrier.pending == 0 && barrier.bytes == 0) {
+        barrier.pending = barrier.count;
+        ++barrier.phase;
+        mbarriers_changed.notify_all();
+    }
+}
+inline void mbarrier_arrive_sink(unsigned long long* mbarrier) { host_arrive(mbarrier, 1, 0); }
+inline void mbarrier_arrive_release_cluster_shared_cluster_sink(unsigned long long* mbarrier)
+{
+    host_arrive(mbarrier, 1, 0);
+}
+inline void mbarrier_arrive_expect_tx_sink(unsigned long long* mbarrier, unsigned bytes)
+{
+    host_arrive(mbarrier, 1, bytes);
+}
+inline void mbarrier_wait_parity(unsigned long long* mbarrier, unsigned parity)
+{
+    std::unique_lock<std::mutex> lock(mbarriers_mutex);
+    wait_until(mbarriers_changed, lock, [&] { return mbarriers.at(mbarrier).phase % 2 != parity; });
+}
+inline bool mbarrier_try_wait_parity_acquire_cluster(unsigned long long* mbarrier, unsigned parity)
+{
+    mbarrier_wait_parity(mbarrier, parity);
+    return true;
+}
+inline void barrier_cluster_arrive() {}
+inline void barrier_cluster_wait() { of_cluster.sync(block_size * cluster_size); }
+inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
+{
+    return reinterpret_cast<unsigned long long>(blocks[rank]->shared + __cvta_generic_to_shared(address));
+}
+inline void fence_mbarrier_init() {}
+inline void fence_proxy_async_shared_cta() {}
+inline void griddepcontrol_launch_dependents() {}
+inline void griddepcontrol_wait() {}
+inline void prefetch_tensormap(const void*) {}
+inline bool elect_sync() { return threadIdx.x % 32 == 0; }
+inline void bulk_commit_group() {}
+template <int Count> void bulk_wait_group_read() {}
+template <int Count> void setmaxnreg_inc() {}
+template <int Count> void setmaxnreg_dec() {}
+// The threads of a warp execute these together.
+inline void wgmma_fence() { __syncwarp(); }
+inline void wgmma_commit_group() { __syncwarp(); }
+template <int Count> void wgmma_wait_group() { __syncwarp(); }
+
+inline unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
+
+template <class Move>
+void for_each_element(const void* tensor_map, const int (&at)[2], const void* tile, bool rounded, Move move)
+{
+    const unsigned long long* words = static_cast<const CUtensorMap*>(tensor_map)->opaque;
+    const long long size = words[1], extents[2] = {(long long)words[2], (long long)words[3]};
+    const long long extent = rounded ? (extents[0] * size + 15) / 16 * 16 / size : extents[0];
+    const unsigned start = __cvta_generic_to_shared(tile);
+    mistakes += words[5] * size != 128 || at[0] * size % 16 != 0 || start % 128 != 0 || at[0] < 0 || at[1] < 0;
+    for (unsigned line = 0; line < words[6]; ++line) {
+        for (unsigned element = 0; element < words[5]; ++element) {
+            const long long x = at[0] + (long long)element, y = at[1] + (long long)line;
+            const unsigned place = swizzled(start + line * 128 + element * (unsigned)size);
+            move(reinterpret_cast<unsigned char*>(words[0]) + y * (long long)words[4] + x * size, place, size,
+                 x < extent && y < extents[1]);
+        }
+    }
+}
+
+inline void host_load(void* tile, const void* map, const int (&at)[2], unsigned long long* mbarrier, unsigned mask)
+{
+    const unsigned long long* words = static_cast<const CUtensorMap*>(map)->opaque;
+    const unsigned signal = __cvta_generic_to_shared(mbarrier);
+    for (unsigned rank = 0; rank < cluster_size; ++rank) {
+        if (mask >> rank & 1) {
+            unsigned char* shared = blocks[rank]->shared;
+            for_each_element(map, at, tile, false, [=](unsigned char* global, unsigned place, long long size, bool in) {
+                in ? std::memcpy(shared + place, global, size) : std::memset(shared + place, 0, size);
+            });
+            host_arrive(reinterpret_cast<unsigned long long*>(shared + signal), 0, -128ll * (long long)words[6]);
+        }
+    }
+}
+template <int Rank>
+void tensor_load(void* tile, const void* map, const int (&at)[Rank], unsigned long long* mbarrier)
+{
+    host_load(tile, map, at, mbarrier, 1u << blockIdx.x % cluster_size);
+}
+template <int Rank>
+void tensor_load_multicast(
+    void* tile, const void* map, const int (&at)[Rank], unsigned long long* mbarrier, unsigned short mask)
+{
+    host_load(tile, map, at, mbarrier, mask);
+}
+template <int Rank>
+void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
+{
+    const unsigned char* shared = block().shared;
+    for_each_element(map, at, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
+        in ? std::memcpy(global, shared + place, size) : nullptr;
+    });
+}
+
+inline unsigned long long matrix_descriptor(
+    const void* start, unsigned leading_byte_offset, unsigned stride_byte_offset, unsigned swizzle)
+{
+    return (unsigned long long)(__cvta_generic_to_shared(start) >> 4)
+        | (unsigned long long)(leading_byte_offset >> 4) << 16
+        | (unsigned long long)(stride_byte_offset >> 4) << 32 | (unsigned long long)swizzle << 62;
+}
+
+// A number of a type: 0 e4m3, 1 e5m2, 2 bf16, 3 f16, 4 tf32.
+inline float number(const unsigned char* place, int type)
+{
+    unsigned bits = 0;
+    std::memcpy(&bits, place, type < 2 ? 1 : type < 4 ? 2 : 4);
+    if (type == 0) {
+        const int exponent = bits >> 3 & 15, fraction = bits & 7;
+        const float size =
+            exponent == 0 ? std::ldexp(fraction / 8.0f, -6) : std::ldexp(1 + fraction / 8.0f, exponent - 7);
+        return (bits & 127) == 127 ? NAN : bits & 128 ? -size : size;
+    }
+    if (type == 1 || type == 3) {
+        const unsigned short half = static_cast<unsigned short>(type == 1 ? bits << 8 : bits);
+        _Float16 found;
+        std::memcpy(&found, &half, 2);
+        return found;
+    }
+    return __uint_as_float(type == 2 ? bits << 16 : bits);
+}
+
+inline unsigned place_of(unsigned long long descriptor, int transposed, unsigned size, unsigned row, unsigned k)
+{
+    const unsigned start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
+    const unsigned stride = (descriptor >> 32 & 0x3fff) << 4;
+    mistakes += descriptor >> 62 != 1;
+    return swizzled(
+        transposed ? start + row / 64 * leading + row % 64 * size + k / 8 * stride + k % 8 * 128
+                   : start + row / 8 * stride + row % 8 * 128 + k * size);
+}
+
+template <int ScaleA, int ScaleB, int TransA = 0, int TransB = 0, int Registers>
+void host_multiply(float (&d)[Registers], unsigned long long a, unsigned long long b, bool add)
+{
+    const unsigned char* shared = block().shared;
+    const unsigned thread = threadIdx.x % 128;
+    for (int i = 0; i < Registers; ++i) {
+        const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+        const unsigned column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+        float sum = add ? d[i] : 0;
+        for (unsigned k = 0; k < 32 / ELEMENT_BYTES; ++k) {
+            sum += number(shared + place_of(a, TransA, ELEMENT_BYTES, row, k), HOST_ROWS_TYPE)
+                * number(shared + place_of(b, TransB, ELEMENT_BYTES, column, k), HOST_COLUMNS_TYPE);
+        }
+        d[i] = sum;
+    }
+}
+
+}  // namespace cupytma
+
+template <class Body>
+int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body body)
+{
+    mistakes = 0;
+    gridDim.x = grid;
+    block_size = threads_of_block;
+    cluster_size = cluster;
+    std::vector<unsigned char> memory(cluster * shared_size + 1024);
+    unsigned char* aligned = memory.data() + (1024 - reinterpret_cast<unsigned long long>(memory.data()) % 1024);
+    for (unsigned first = 0; first < grid; first += cluster) {
+        std::memset(memory.data(), 0xAB, memory.size());
+        blocks.clear();
+        cupytma::mbarriers.clear();
+        for (unsigned rank = 0; rank < cluster; ++rank) {
+            blocks.push_back(std::make_unique<Block>());
+            blocks.back()->shared = aligned + rank * shared_size;
+        }
+        std::vector<std::thread> threads;
+        for (unsigned number = 0; number < cluster * threads_of_block; ++number) {
+            threads.emplace_back([=] {
+                blockIdx.x = first + number / threads_of_block;
+                threadIdx.x = number % threads_of_block;
+                body();
+            });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+    }
+    return mistakes;
+}

@@ -1,0 +1,38 @@
+// The kernel's header of this name, on the host.
+#pragma once
+#include <cupytma.cuh>
+
+inline void meet_at(unsigned barrier, unsigned threads) { block().named[barrier].sync(threads); }
+
+template <int Registers>
+void hold(float (&)[Registers])
+{
+}
+
+inline unsigned rounded_to_bfloat16(float number)
+{
+    const unsigned bits = __float_as_uint(number);
+    return number != number ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+inline unsigned rounded_to_float16(float number)
+{
+    const _Float16 found = static_cast<_Float16>(number);
+    unsigned short bits;
+    std::memcpy(&bits, &found, 2);
+    return bits;
+}
+inline unsigned bfloat16_pair(float first, float second)
+{
+    return rounded_to_bfloat16(first) | rounded_to_bfloat16(second) << 16;
+}
+inline unsigned float16_pair(float first, float second)
+{
+    return rounded_to_float16(first) | rounded_to_float16(second) << 16;
+}
+inline float widened_float16(unsigned short bits)
+{
+    _Float16 found;
+    std::memcpy(&found, &bits, 2);
+    return found;
+}
+inline float widened_bfloat16(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }

@@ -1,0 +1,254 @@
+"""Matrix products before any GPU: what is refused and why, how they are tiled, and what is told of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cupytma as tma
+from cupytma.errors import ArrayError, NoDeviceError, TargetError
+from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with, tiles_of
+from cupytma.ops.matmul_operands import Operands, check_operands
+from cupytma.ops.matmul_plan import plan_matmul
+from cupytma.runtime.device import has_tma_device
+from cupytma.targets import target
+from cupytma.tensormap.arrays import ArrayView
+
+HOPPER = target("sm_90a")
+
+
+def view(shape: tuple[int, ...], dtype: str = "float8_e4m3fn", strides: tuple[int, ...] | None = None, **more: Any):
+    size = {"float8_e4m3fn": 1, "float8_e5m2": 1, "uint8": 1, "float32": 4, "float64": 8}.get(dtype, 2)
+    if strides is None:
+        strides = tuple(size * int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    return ArrayView(more.pop("address", 1 << 40), shape, strides, dtype, size, more.pop("device", 0), **more)
+
+
+def transposed(n: int, k: int, dtype: str = "float8_e4m3fn", **more: Any) -> ArrayView:
+    found = view((n, k), dtype, address=1 << 44, **more)
+    return ArrayView(found.address, found.shape[::-1], found.strides[::-1], dtype, found.itemsize, found.device)
+
+
+def out_of(m: int, n: int, dtype: str = "bfloat16", **more: Any) -> ArrayView:
+    return view((m, n), dtype, address=more.pop("address", 1 << 48), **more)
+
+
+def judged(m: int = 64, n: int = 96, k: int = 128, dtype: str = "float8_e4m3fn", out: str = "bfloat16") -> Operands:
+    return check_operands(view((m, k), dtype), transposed(n, k, dtype), out_of(m, n, out), tf32=True)
+
+
+A, B, OUT = view((64, 128)), transposed(96, 128), out_of(64, 96)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"a": view((64, 8)), "b": transposed(96, 8)}, "K = 8 elements of 1 B are 8 B.*multiple of 16 B.*pad.*16 elem"),
+        ({"a": view((64, 12), "float16"), "b": transposed(96, 12, "float16")}, "24 B.*to 16 elements"),
+        ({"a": view((64, 128, 1))}, "two dimensions"),
+        ({"a": view((64, 96)), "b": view((64, 96))}, r"both K; pass b transposed, b\.T"),
+        ({"a": view((64, 127))}, "127 and 128 are both K"),
+        ({"a": view((64, 128), "float64")}, "float64; these can be: float8_e4m3fn"),
+        ({"a": view((64, 128), "uint8")}, "uint8.*a_dtype"),
+        ({"b": transposed(96, 128, "bfloat16")}, "float8_e4m3fn and b bfloat16: only"),
+        ({"a": view((64, 128), "float32"), "b": transposed(96, 128, "float32")}, "pass tf32=True"),
+        ({"b": view((128, 96))}, r"b has strides \(96, 1\).*transpose of a row-major \(N, K\) array: make a copy"),
+        ({"a": view((64, 128), strides=(1, 64))}, "a has strides.*row-major"),
+        ({"a": view((64, 128), strides=(136, 1))}, "lines 136 B apart.*multiple of 16"),
+        ({"a": view((64, 128), strides=(-128, 1))}, "lines -128 B apart"),
+        ({"a": view((64, 128), address=(1 << 40) + 8)}, "8 mod 16"),
+        ({"out": out_of(64, 95)}, r"out has shape \(64, 95\)"),
+        ({"out": out_of(64, 96, "float64")}, "float64; these can be: bfloat16, float16, float32"),
+        ({"out": out_of(64, 96, read_only=True)}, "out is read-only"),
+        ({"out": out_of(64, 96, strides=(0, 2))}, "elements overlap"),
+        ({"out": out_of(64, 96, address=(1 << 48) + 1)}, "no multiple of its elements"),
+        ({"out": out_of(64, 96, address=(1 << 40) + 128)}, "out overlaps a in memory"),
+        ({"out": out_of(64, 96, device=1)}, "a is on device 0, and out on device 1"),
+        ({"out": out_of(64, 96, device=None)}, "a is on device 0, and out in host memory"),
+        ({"scale_a": view((63,), "float32", address=1 << 50)}, r"scale_a has shape \(63,\).*\(64,\) or \(64, 1\)"),
+        ({"scale_a": view((64,), "float16", address=1 << 50)}, "scale_a has dtype float16; it must be float32"),
+        ({"scale_b": view((96, 1), "float32", address=1 << 50)}, r"scale_b has shape \(96, 1\)"),
+        ({"scale_b": view((96,), "float32", strides=(8,), address=1 << 50)}, "lie together"),
+        ({"bias": view((1,), "float32", address=1 << 50)}, r"bias has shape \(1,\)"),
+        ({"bias": view((96,), "float16", address=1 << 50)}, "bias has dtype float16; it must be float32 or bfloat16"),
+        ({"a_dtype": "bfloat16"}, "a has dtype float8_e4m3fn, and a_dtype says bfloat16"),
+        ({"a_dtype": 3.5}, r"a_dtype = 3\.5 is no dtype"),
+        ({"out_dtype": "float16"}, "out has dtype bfloat16, and out_dtype says float16"),
+        ({"a": view((2**31, 16)), "out": out_of(2**31, 96)}, "largest extent"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_multiplied_is_refused_with_the_reason(change: dict[str, Any], words: str) -> None:
+    arrays = {"a": A, "b": B, "out": OUT, **change}
+    with pytest.raises(ArrayError, match=f"(?s){words}"):
+        check_operands(**arrays)
+
+
+def test_bits_in_integers_are_what_the_caller_names() -> None:
+    bits = check_operands(
+        view((64, 128), "uint8"), transposed(96, 128, "uint8"), out_of(64, 96, "uint16"),
+        a_dtype="float8_e5m2", b_dtype="float8_e4m3fn", out_dtype="bfloat16",
+    )  # fmt: skip
+    assert (bits.a.type.name, bits.b.type.name, bits.result) == ("float8_e5m2", "float8_e4m3fn", "bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bit_operands_may_be_row_major(dtype: str) -> None:
+    found = check_operands(view((64, 128), dtype), view((128, 96), dtype, address=1 << 44), out_of(64, 96, "float32"))
+    assert found.b.is_mn_major
+    assert found.b.stride == 192
+    plan = plan_matmul(found, HOPPER, 132)
+    box = plan.maps()[0 if plan.configuration.is_swapped else 1].decode().box_dim
+    assert tuple(map(int, box)) == (64, 64)
+
+
+def test_strides_of_one_line_do_not_matter() -> None:
+    found = check_operands(
+        view((1, 128), strides=(7, 1)), transposed(1, 128, strides=(3, 1)), out_of(1, 1, strides=(5, 6))
+    )
+    assert (found.a.stride, found.b.stride) == (16, 16)
+    assert not found.b.is_mn_major
+
+
+@pytest.mark.parametrize("name", ["sm_90", "sm_100a", "sm_120a"])
+def test_other_architectures_are_told_that_the_kernels_are_hoppers(name: str) -> None:
+    with pytest.raises(TargetError, match=rf"{name} has no wgmma.*Hopper's \(sm_90a\).*cuBLAS"):
+        plan_matmul(judged(), target(name), 132)
+
+
+def test_every_configuration_fits_some_product() -> None:
+    products = [judged(512, 512, 512, dtype, "bfloat16") for dtype in ("float8_e4m3fn", "bfloat16")]
+    for configuration in CONFIGURATIONS:
+        fitting = [
+            plan_matmul(product, HOPPER, 132, configuration=configuration, fast_accumulation=True)
+            for product in products
+            if not problem_with(configuration, product, False, HOPPER.shared_bytes)
+        ]
+        assert fitting, configuration
+        for plan in fitting:
+            assert 2 <= plan.stages <= 12
+            assert plan.size.shared_bytes <= HOPPER.shared_bytes
+    assert len(set(CONFIGURATIONS)) == len(CONFIGURATIONS)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        (Configuration(2, 256), "256 accumulators of a thread are more than 128"),
+        (Configuration(1, 20), "tile_columns = 20 is none of"),
+        (Configuration(1, 128.0), r"tile_columns = 128\.0 is none"),  # type: ignore[arg-type]
+        (Configuration(1, 64, split=2), "K is split in swapped"),
+        (Configuration(1, 32), "no multiple of 128 B"),
+        (Configuration(1, 64, 8, 2), "16 blocks are more than"),
+        (Configuration(1, 8, 2, is_swapped=True), "cannot be loaded in 2 parts"),
+        ("fast", "is no Configuration"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused(configuration: Any, words: str) -> None:
+    with pytest.raises(ArrayError, match=words):
+        plan_matmul(judged(dtype="bfloat16"), HOPPER, 132, configuration=configuration)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    m=st.integers(1, 2000), n=st.integers(1, 2000), units=st.integers(1, 300),
+    dtype=st.sampled_from(["float8_e4m3fn", "bfloat16", "float32"]), out=st.sampled_from(["bfloat16", "float32"]),
+    multiprocessors=st.sampled_from([1, 78, 132]),
+)  # fmt: skip
+def test_any_product_is_tiled_so_that_each_element_is_computed_once(
+    m: int, n: int, units: int, dtype: str, out: str, multiprocessors: int
+) -> None:
+    operands = judged(m, n, units * 16, dtype, out)
+    plan = plan_matmul(operands, HOPPER, multiprocessors)
+    c = plan.configuration
+    assert not problem_with(c, operands, plan.is_promoted, HOPPER.shared_bytes)
+    ranks = 1 if c.split > 1 else c.cluster
+    corners = [plan.tile(number, rank) for number in range(plan.tiles) for rank in range(ranks)]
+    assert len(set(corners)) == len(corners)
+    rows, columns = tiles_of(c, operands)
+    assert set(corners) == {
+        (c.tile_rows * i, c.tile_columns * j)
+        for i in range(rows * c.cluster_rows)
+        for j in range(columns * c.cluster_columns)
+    }
+    assert plan.cost.seconds >= plan.cost.floor_seconds
+
+
+@pytest.mark.parametrize(("m", "swapped"), [(1, True), (16, True), (64, True), (4096, False)])
+def test_few_rows_put_the_weights_on_the_side_of_64_rows(m: int, swapped: bool) -> None:
+    plan = plan_matmul(judged(m, 4096, 4096), HOPPER, 132)
+    assert plan.configuration.is_swapped == swapped
+    assert plan.tiles * plan.configuration.cluster >= 120 or not swapped
+
+
+@pytest.mark.parametrize(
+    ("out", "stored"),
+    [
+        (out_of(64, 96), True),
+        (out_of(64, 96, strides=(256, 2)), True),
+        (out_of(64, 96, strides=(194, 2)), False),
+        (out_of(64, 96, strides=(512, 4)), False),
+        (out_of(64, 96, strides=(2, 128)), False),
+        (out_of(64, 96, address=(1 << 48) + 2), False),
+        (out_of(64, 96, strides=(-192, 2), address=(1 << 48) + 192 * 64), False),
+    ],
+)
+def test_tensor_stores_write_what_ends_on_16_bytes(out: ArrayView, stored: bool) -> None:
+    assert plan_matmul(check_operands(A, B, out), HOPPER, 132).is_stored_by_unit is stored
+    narrow = check_operands(A, transposed(92, 128), out_of(64, 92))
+    assert not plan_matmul(narrow, HOPPER, 132).is_stored_by_unit
+
+
+def test_what_is_told_of_a_product() -> None:
+    a, b = view((16, 4096), device=None), transposed(4096, 4096, device=None)
+    scale = view((1,), "float32", address=1 << 50, device=None)
+    found = tma.matmul.explain(a, b, scale_a=scale)
+    text = str(found)
+    for words in ("float8_e4m3fn × float8_e4m3fn to bfloat16", "operands swapped", "K split", "µs expected"):
+        assert words in text
+    (part,) = found.parts
+    assert part.bytes == 16 * 4096 + 4096 * 4096 + 16 * 4096 * 2
+    assert part.stages > 2
+    assert found.launches == 1
+    odd = tma.ops.explain(tma.matmul, a, transposed(4095, 4096, device=None))
+    assert [part.name for part in odd.parts] == ["product", "result"]
+    assert odd.bytes_otherwise == 16 * 4095 * 2
+    assert "nothing to do" in str(tma.matmul.explain(view((0, 4096), device=None), b))
+    assert tma.matmul.explain(view((4, 0), device=None), transposed(4, 0, device=None)).launches == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tf32": "yes"}, "tf32 = 'yes'; it must be True or False"),
+        ({"static_b": np.ones(2)}, "static_b = array.*True or False"),
+        ({"fast_accumulation": None}, "fast_accumulation = None"),
+        ({"configuration": [1]}, r"configuration = \[1\] is no Configuration"),
+        ({"scale_a": 2.0}, "float is no array"),
+        ({"out_dtype": "int8"}, "out_dtype = 'int8'; a result can be of"),
+        ({"b_dtype": np.float16}, "b has dtype float8_e4m3fn, and b_dtype says float16"),
+        ({"bais": 1}, "bais"),
+    ],
+)
+def test_options_that_are_none_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArrayError, match=words):
+        tma.matmul.explain(view((16, 64), device=None), transposed(32, 64, device=None), **options)
+
+
+@pytest.mark.skipif(has_tma_device(), reason="there is a GPU")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
+def test_without_a_gpu_it_says_so() -> None:
+    with pytest.raises(NoDeviceError):
+        tma.matmul(np.zeros((16, 16), np.float16), np.zeros((16, 16), np.float16).T)
+
+
+def test_the_name_is_the_functions_after_its_modules_are_loaded() -> None:
+    assert callable(tma.ops.matmul)
+    assert tma.ops.matmul is tma.matmul
+    assert Path(str(sys.modules["cupytma.ops.matrix_product"].__file__)).name == "matrix_product.py"

@@ -1,0 +1,139 @@
+"""Matrix products up to the driver's call, without a GPU: prepared once, launched with the addresses of the moment."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_prepared_operations import HALF, OTHER, SM_90A, THIRD, Array, simulated_cuda
+
+import cupytma as tma
+from cupytma.errors import ArrayError, TargetError
+from cupytma.ops import array_copy, matrix_product, multicast, prepared
+from cupytma.ops.matmul_configuration import Configuration
+from cupytma.ops.matmul_plan import _PRODUCT, matmul_module
+from cupytma.runtime import places, submission
+from cupytma.runtime.kernel import Kernel
+from cupytma.targets import target
+from cupytma.tensormap.tensor_map import TensorMap
+
+FOURTH, FIFTH, SIXTH = 0xA0000000, 0xB0000000, 0xC0000000
+MULTIPROCESSORS = 132
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
+    """Products that find a GPU, and kernels that are launched nowhere."""
+    cuda = simulated_cuda.SimulatedCuda(monkeypatch)
+    device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
+    monkeypatch.setitem(places.readers, Array, places._of_cupy)
+    monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
+    for module in (matrix_product, multicast, prepared, array_copy):
+        monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
+        for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda *_, value=value: value)
+    monkeypatch.setattr(matrix_product, "_prepared", prepared.Memory())
+    monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)
+
+    def load(name, defines):
+        module = matmul_module(name, defines)
+        return SimpleNamespace(kernel=lambda kernel: cuda.load(module.kernel(kernel)))
+
+    def extended(handle: int, shape: submission.LaunchShape) -> submission.Submit:
+        def submit(stream: int, places: int, _: int) -> None:
+            cuda._launch(handle, *shape.numbers, stream, places, 0)
+            cuda.launches[-1].cluster, cuda.launches[-1].programmatic = shape.cluster, shape.programmatic
+
+        return submit
+
+    monkeypatch.setattr(matrix_product, "matmul_module", load)
+    monkeypatch.setattr(submission, "_extended", extended)
+    return cuda
+
+
+def transposed(address: int, n: int, k: int, dtype: str = "<f2") -> Array:
+    found = Array(address, (n, k), dtype)
+    found.shape, found.strides = found.shape[::-1], found.strides[::-1]
+    return found
+
+
+def addresses(launch: SimpleNamespace) -> list[int]:
+    """Of the maps of rows, columns and result, of the result, and of the factors of rows, columns, and the bias."""
+    assert [len(data) for data in launch.arguments] == [128, 128, 128, _PRODUCT.itemsize, 8, 8, 8, 8]
+    return [int.from_bytes(data[:8], "little") for position, data in enumerate(launch.arguments) if position != 3]
+
+
+def test_products_are_prepared_once_and_launched_anywhere(cuda) -> None:
+    a, b, bias = Array(HALF, (512, 256)), transposed(OTHER, 384, 256), Array(SIXTH, (384,), "<f4")
+    scale_a, scale_b = Array(FOURTH, (512,), "<f4"), Array(FIFTH, (1,), "<f4")
+    configuration = Configuration(1, 128, 2)
+    for distance in (0, 0x100, 0x12300):
+        a.data.ptr, bias.data.ptr = HALF + distance, SIXTH + distance
+        out = Array(THIRD - distance, (512, 384))
+        vectors = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+        assert tma.matmul(a, b, out=out, configuration=configuration, **vectors) is out
+        launch, place = cuda.launches[-1], THIRD - distance
+        assert addresses(launch) == [HALF + distance, OTHER, place, place, FOURTH, FIFTH, SIXTH + distance]
+        assert launch.kernel == "matmul"
+        assert (launch.cluster, launch.programmatic, launch.shape[0]) == ((2, 1, 1), True, 12)
+    assert len({id(found) for found in matrix_product._prepared._known.values()}) == 1
+    product = np.frombuffer(cuda.launches[-1].arguments[3], _PRODUCT)[0]
+    told = {name: int(product[name]) for name in ("rows", "columns", "depth_blocks", "row_tiles", "column_tiles")}
+    assert told == {"rows": 512, "columns": 384, "depth_blocks": 4, "row_tiles": 2, "column_tiles": 3}
+    assert (product["row_stride"], product["column_stride"], product["by_unit"]) == (768, 2, 1)
+
+
+def test_swapped_operands_change_places_with_their_factors(cuda) -> None:
+    a, b, out = Array(HALF, (16, 256)), transposed(OTHER, 384, 256), Array(THIRD, (16, 384))
+    scale_a, scale_b = Array(FOURTH, (16, 1), "<f4"), Array(FIFTH, (1, 384), "<f4")
+    tma.matmul(a, b, out=out, scale_a=scale_a, scale_b=scale_b, configuration=Configuration(1, 16, is_swapped=True))
+    (launch,) = cuda.launches
+    assert addresses(launch) == [OTHER, HALF, THIRD, THIRD, FIFTH, FOURTH, 0]
+    maps = [TensorMap.from_bytes(data).decode() for data in launch.arguments[:3]]
+    assert [tuple(map(int, found.global_dim)) for found in maps] == [(256, 384), (256, 16), (384, 16)]
+    assert [tuple(map(int, found.box_dim)) for found in maps] == [(64, 128), (64, 16), (64, 16)]
+    assert launch.cluster is None
+    product = np.frombuffer(launch.arguments[3], _PRODUCT)[0]
+    assert (product["rows"], product["columns"], product["row_stride"], product["column_stride"]) == (384, 16, 2, 768)
+
+
+def test_a_sum_that_blocks_share_has_a_cluster_for_each_tile(cuda) -> None:
+    a, b, out = Array(HALF, (8, 4096), "|u1"), transposed(OTHER, 40000, 4096, "|u1"), Array(THIRD, (8, 40000), "<u2")
+    types = {"a_dtype": "float8_e4m3fn", "b_dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
+    tma.matmul(a, b, out=out, configuration=Configuration(1, 8, split=4, is_swapped=True), **types)
+    (launch,) = cuda.launches
+    assert (launch.shape[0], launch.cluster) == (4 * 313, (4, 1, 1))
+
+
+def test_rows_that_end_within_a_unit_have_no_map(cuda) -> None:
+    a, b, out = Array(HALF, (16, 256)), transposed(OTHER, 383, 256), Array(THIRD, (16, 383))
+    tma.matmul(a, b, out=out)
+    assert not any(cuda.launches[-1].arguments[2])
+    assert addresses(cuda.launches[-1])[2:4] == [0, THIRD]
+
+
+def test_nothing_is_launched_for_nothing(cuda) -> None:
+    tma.matmul(Array(HALF, (0, 256)), transposed(OTHER, 384, 256), out=Array(THIRD, (0, 384)))
+    assert not cuda.launches
+    tma.matmul(Array(HALF, (16, 0)), transposed(OTHER, 384, 0), out=Array(THIRD, (16, 384)))
+    assert addresses(cuda.launches[-1])[:4] == [0, 0, THIRD, THIRD]
+
+
+def test_a_result_over_an_operand_is_refused_each_time(cuda) -> None:
+    a, b, out = Array(HALF, (64, 256)), transposed(OTHER, 384, 256), Array(THIRD, (64, 384))
+    tma.matmul(a, b, out=out)
+    out.data.ptr = OTHER + 1024
+    for _ in range(2):
+        with pytest.raises(ArrayError, match="out overlaps b"):
+            tma.matmul(a, b, out=out)
+    out.data.ptr = HALF - 64 * 384 * 2
+    tma.matmul(a, b, out=out)
+    assert len(cuda.launches) == 2
+
+
+def test_blackwell_is_told_that_the_kernels_are_hoppers(cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_product, "current_target", lambda: target("sm_100a"))
+    with pytest.raises(TargetError, match="sm_100a has no wgmma"):
+        tma.matmul(Array(HALF, (64, 256)), transposed(OTHER, 384, 256), out=Array(THIRD, (64, 384)))

@@ -1,0 +1,91 @@
+"""The matrix product's kernel, run on the host from its own source: exact, within its result, under any tiling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matmul_arrays import TYPES, expected, matrix, operands
+from matmul_on_host import COMPILER, multiply_on_host
+
+from cupytma.ops.matmul_configuration import Configuration
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs g++")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("matmul")
+
+
+C = Configuration
+# M, N, K, type, type of the result, whether b is row-major, tiling, and how.
+CASES = [
+    (70, 64, 160, "float8_e4m3fn", "bfloat16", False, C(1, 64), {}),
+    (300, 136, 1008, "float8_e5m2", "bfloat16", False, C(1, 128, 2), {}),
+    (200, 133, 144, "bfloat16", "float32", True, C(1, 64, 1, 2), {}),
+    (5, 139, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, split=4, is_swapped=True), {}),
+    (9, 136, 1040, "bfloat16", "float32", True, C(1, 16, split=2, is_swapped=True), {"static_b": True}),
+    (300, 200, 144, "bfloat16", "bfloat16", False, C(1, 128, 2, is_ping_pong=True), {}),
+    (300, 200, 800, "float16", "float16", True, C(2, 64, is_ping_pong=True), {"static_b": True}),
+    (70, 192, 96, "float16", "float16", False, C(1, 192), {}),
+    (300, 256, 264, "bfloat16", "bfloat16", True, C(2, 128, 2, 2), {}),
+    (40, 77, 320, "float32", "float32", False, C(1, 32, is_swapped=True), {"tf32": True}),
+    (130, 131, 96, "float8_e4m3fn", "float16", False, C(1, 128, split=8, is_swapped=True), {"fast_accumulation": True}),
+    (3, 1, 16, "bfloat16", "bfloat16", False, C(1, 8, split=8, is_swapped=True), {}),
+    (65, 10, 0, "bfloat16", "float32", False, C(1, 128, 1, 2), {}),
+    (65, 10, 0, "float8_e4m3fn", "float32", False, C(1, 64, is_ping_pong=True), {}),
+    (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 4, 2, is_ping_pong=True), {}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}x{case[1]}x{case[2]}-{case[3]}-{case[6]}")
+def test_products_are_exact_and_nothing_else_is_written(case, folder: Path) -> None:
+    m, n, k, dtype, result, is_row_major, configuration, how = case
+    a, b = operands(m, n, k, dtype, is_row_major)
+    rng = np.random.default_rng(1)
+    scales = [rng.choice([0.5, 1, 2], length).astype(np.float32) for length in (m, n)]
+    bias = rng.integers(-3, 4, n).astype(np.float32)
+    whole = matrix(m + 2, n, result, 16 + -n % 8)
+    whole = np.lib.stride_tricks.as_strided(whole, (m + 2, whole.strides[0] // whole.itemsize), whole.strides)
+    whole[...] = 7
+    out = whole[1 : m + 1, 8 : 8 + n]
+    plan = multiply_on_host(folder, a, b, out, *scales, bias, configuration=configuration, **how)
+    assert plan.is_stored_by_unit == (n * out.itemsize % 16 == 0)
+    want = expected(a, b, *scales, bias).astype(np.float32).astype(TYPES[result])
+    np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32))
+    out[...] = 7
+    assert (whole == 7).all()
+
+
+def test_a_result_of_any_layout_is_written_where_it_lies(folder: Path) -> None:
+    a, b = operands(70, 64, 160, "float8_e4m3fn")
+    out = np.full((64, 140), 7, np.float32)
+    turned = out.T[::-2]
+    plan = multiply_on_host(folder, a, b, turned, configuration=C(1, 64))
+    assert not plan.is_stored_by_unit
+    np.testing.assert_array_equal(turned, expected(a, b))
+    turned[...] = 7
+    assert (out == 7).all()
+
+
+def test_one_scale_for_all_and_a_bias_of_the_results_type(folder: Path) -> None:
+    a, b = operands(70, 64, 160, "float8_e4m3fn")
+    out = matrix(70, 64, "bfloat16")
+    scales = np.full((1, 1), 0.5, np.float32), np.full(1, 4, np.float32)
+    bias = np.arange(64).astype(TYPES["bfloat16"])
+    multiply_on_host(folder, a, b, out, *scales, bias, configuration=C(1, 64))
+    want = expected(a, b, *scales, bias).astype(TYPES["bfloat16"])
+    np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32))
+
+
+def test_nan_and_infinity_reach_the_elements_that_they_are_part_of(folder: Path) -> None:
+    a, b = operands(70, 64, 96, "bfloat16")
+    a[3, 5], b[7, 11] = np.nan, np.inf
+    out = matrix(70, 64, "float32")
+    multiply_on_host(folder, a, b, out, configuration=C(1, 64))
+    with np.errstate(invalid="ignore"):
+        want = expected(a, b)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(out), np.isinf(want))

@@ -1,0 +1,78 @@
+"""The schedule of matrix products on the simulator: clean under any order, exact, no step too many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matmul_arrays import TYPES, expected, matrix, operands
+
+from cupytma.errors import ArrayError
+from cupytma.ops import matmul_program
+from cupytma.ops.matmul_configuration import Configuration
+from cupytma.ops.simulated_copy import span_of
+
+C = Configuration
+CASES = [
+    (70, 64, 320, "float8_e4m3fn", "bfloat16", False, C(1, 64), {"stages": 2}),
+    (200, 136, 320, "float8_e4m3fn", "bfloat16", False, C(1, 128, 2), {"stages": 2}),
+    (200, 133, 144, "bfloat16", "float32", True, C(1, 64, 1, 2), {"stages": 3}),
+    (5, 300, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, split=4, is_swapped=True), {"stages": 2}),
+    (9, 304, 1040, "bfloat16", "float32", True, C(1, 16, split=2, is_swapped=True), {"static_b": True, "stages": 3}),
+    (300, 200, 144, "bfloat16", "bfloat16", False, C(1, 128, 2, is_ping_pong=True), {"stages": 2}),
+    (200, 200, 144, "bfloat16", "bfloat16", False, C(1, 64, is_ping_pong=True), {"stages": 2, "static_b": True}),
+    (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 2, 2, is_ping_pong=True), {"stages": 2}),
+]
+# What is found when a step is left out, in clusters whose blocks load for one another, with ping-pong, and with sums
+# that blocks share.
+FAULTS = {
+    "clusters": {
+        "init fence": "init-not-fenced",
+        "first barrier": "init-unordered",
+        "announce": "arrival-missing",
+        "wait for a full stage": "tile-not-complete",
+        "release the stage": "arrival-missing",
+        "wait for an empty stage": "refill-unordered",
+        "wait for the buffer": "source-still-read",
+        "proxy fence": "proxy-fence",
+        "commit": "group-not-committed",
+        "wait for the stores": "exit-in-flight",
+        "last barrier": "exit-in-flight",
+    },
+    "ping-pong": {"pass the turn": "arrival-missing"},
+    "sums": {
+        "consumers' barrier": "unordered",
+        "tell of the part": "thread-barrier",
+        "wait for the parts": "unordered",
+    },
+}
+PROGRAMS = {
+    "clusters": (300, 128, 384, C(1, 64, 2)),
+    "ping-pong": (300, 64, 384, C(1, 64, is_ping_pong=True)),
+    "sums": (8, 128, 640, C(1, 8, split=2, is_swapped=True)),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}x{case[1]}x{case[2]}-{case[6]}")
+def test_products_are_exact_under_every_schedule(case) -> None:
+    m, n, k, dtype, result, is_row_major, configuration, how = case
+    a, b = operands(m, n, k, dtype, is_row_major)
+    out = matrix(m, n, result, 16)
+    report = matmul_program(a, b, out, configuration=configuration, **how).run(schedules=4)
+    assert report.clean, report
+    assert not report.order_dependent
+    out[...] = expected(a, b).astype(np.float32).astype(TYPES[result])
+    np.testing.assert_array_equal(report.arrays["out"], span_of(out)[0])
+
+
+@pytest.mark.parametrize(("kind", "step"), [(kind, step) for kind, steps in FAULTS.items() for step in steps])
+def test_every_step_of_the_kernel_is_needed(kind: str, step: str) -> None:
+    m, n, k, configuration = PROGRAMS[kind]
+    arrays = operands(m, n, k, "float8_e4m3fn")
+    program = matmul_program(*arrays, matrix(m, n, "bfloat16", 8), configuration=configuration, stages=2)
+    assert step in program.steps
+    assert FAULTS[kind][step] in program.without(step).run(schedules=2).rules
+
+
+def test_an_empty_result_has_no_schedule() -> None:
+    with pytest.raises(ArrayError, match="out is empty"):
+        matmul_program(*operands(0, 64, 128, "bfloat16"), matrix(0, 64, "bfloat16"))
