@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from cupytma.errors import ArrayError
@@ -13,11 +11,11 @@ from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.prepared import Memory, Prepared
 from cupytma.ops.prepared import prepare as prepare_copy
+from cupytma.ops.short_way import learn, short_ways
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
-from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import as_cupy, current_handle, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import as_cupy, current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 
@@ -86,31 +84,34 @@ def move(
         Read beside the source.
     """
     kind = source.__class__
-    read = _described.get(kind)
-    if read is None or kind is not destination.__class__ or stream is not None:
+    way = short_ways.get(kind)
+    if way is None or kind is not destination.__class__ or stream is not None:
         _move_any(source, axes, destination, stream, prepare, index)
         return
+    read, _, handle_on = way
     try:
-        exact: tuple[Any, ...] = axes, read(source), read(destination)
-        if index is not None:
-            if kind is not index.__class__:
-                raise TypeError
-            exact = *exact, read(index)
+        if index is None:
+            exact: tuple[Any, ...] = axes, read(source), read(destination)
+        elif kind is index.__class__:
+            exact = axes, read(source), read(destination), read(index)
+        else:
+            raise TypeError
         known = _addressed.get(exact)
     except TypeError:  # host memory, an index of another kind, or axes that are none: the long way says so
         _move_any(source, axes, destination, stream, prepare, index)
         return
     if known is not None and known[0] == current_device():
-        handle = current_handle(known[0])
+        handle = handle_on(known[0])
         for launch in known[1]:
             launch(handle)
         return
-    _move_described(exact, prepare, source, destination, index)
+    _move_described(exact, handle_on, prepare, source, destination, index)
 
 
 def _move_described(
-    exact: tuple[Any, ...], prepare: Prepare | None, source: Any, destination: Any, index: Any
-) -> None:
+    exact: tuple[Any, ...], handle_on: Callable[[int], int], prepare: Prepare | None, source: Any, destination: Any,
+    index: Any,
+) -> None:  # fmt: skip
     """Move between arrays as they are described, on their device."""
     axes, *descriptions = exact
     place = descriptions[0][1]
@@ -123,7 +124,7 @@ def _move_described(
         prepared = _prepare_views(axes, prepare, source, destination, index)
         _prepared.keep(key, prepared)
     addresses = [description[0] for description in descriptions]
-    prepared.launch(current_handle(place), *addresses)
+    prepared.launch(handle_on(place), *addresses)
     if (code := hash(exact)) in _seen:
         _addressed.keep(exact, (place, prepared.at(*addresses)))
     else:
@@ -142,7 +143,7 @@ def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Pr
             wait_for(view.stream, stream)
         prepared.launch(handle_of(stream), *(view.address for view in views))
     for array in arrays:
-        if array.__class__ not in _described:
+        if array.__class__ not in short_ways:
             learn(array.__class__)
 
 
@@ -167,20 +168,6 @@ _prepared: Memory[Prepared] = Memory()
 _addressed: Memory[tuple[int, tuple[Callable[[int], None], ...]]] = Memory()
 _seen: Memory[bool] = Memory()
 Prepare = Callable[..., Prepared]
-# How the arrays that can be trusted say their layout, and before it their address and device, by their type.
-layouts: dict[type, Callable[[Any], Any]] = {}
-_described: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
-
-
-def learn(kind: type) -> None:
-    """Remember how arrays of a type say their layout and place, if they are CuPy's or torch's."""
-    torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        layouts[kind] = lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype)
-        _described[kind] = lambda tensor: (*place_of(tensor), tensor.shape, tensor.stride(), tensor.dtype)
-    elif module is not None and kind is getattr(module, "ndarray", None):
-        layouts[kind] = attrgetter("shape", "strides", "dtype")
-        _described[kind] = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
 
 
 def _launches(plan: CopyPlan, bases: tuple[int, int], device: int) -> tuple[Template, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, empty, layouts, learn
+from cupytma.ops.array_copy import check_devices, empty
 from cupytma.ops.broadcast_plan import (
     ELEMENTS,
     OPERATIONS,
@@ -28,12 +28,12 @@ from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
 from cupytma.ops.prepared import BASES, Memory, span_bytes
+from cupytma.ops.short_way import learn, short_ways
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
-from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Tiles in flight in one block, warps that combine them, and blocks on one multiprocessor.
@@ -183,20 +183,18 @@ _prepared: Memory[PreparedBroadcast] = Memory()
 def _move(operation: str, axis: Any, source: Any, vector: Any, destination: Any, stream: Any) -> None:
     """Arrays of CuPy and torch take the short way: their layouts are keys to what was prepared before."""
     kind = source.__class__
-    read = layouts.get(kind)
-    if read is None or kind is not vector.__class__ or kind is not destination.__class__ or stream is not None:
+    way = short_ways.get(kind)
+    if way is None or kind is not vector.__class__ or kind is not destination.__class__ or stream is not None:
         _move_any(operation, axis, source, vector, destination, stream)
         return
     try:
-        (start, place), (values, other), (target, third) = place_of(source), place_of(vector), place_of(destination)
-        key = (
-            operation, axis, axis.__class__, place, other, third, start % UNIT, values % UNIT, target % UNIT,
-            read(source), read(vector), read(destination),
-        )
+        described = way.read(source), way.read(vector), way.read(destination)
+        key = operation, axis, axis.__class__, *((start % UNIT, *others) for start, *others in described)
         prepared = _prepared.get(key)
     except TypeError:  # host memory, or an axis that is none: the long way says so
         _move_any(operation, axis, source, vector, destination, stream)
         return
+    place = described[0][1]
     if place != current_device():
         with cupy().cuda.Device(place):
             _move_any(operation, axis, source, vector, destination, stream)
@@ -204,7 +202,7 @@ def _move(operation: str, axis: Any, source: Any, vector: Any, destination: Any,
     if prepared is None:
         prepared = _prepare(operation, axis, view_of(source), view_of(vector), view_of(destination))
         _prepared.keep(key, prepared)
-    prepared(current_handle(place), start, values, target)
+    prepared(way.handle(place), *(start for start, *_ in described))
 
 
 def _move_any(operation: str, axis: Any, source: Any, vector: Any, destination: Any, stream: Any) -> None:
@@ -218,7 +216,7 @@ def _move_any(operation: str, axis: Any, source: Any, vector: Any, destination: 
             wait_for(view.stream, stream)
         prepared(handle_of(stream), *(view.address for view in views))
     for array in arrays:
-        if array.__class__ not in layouts:
+        if array.__class__ not in short_ways:
             learn(array.__class__)
 
 

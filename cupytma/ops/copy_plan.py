@@ -31,6 +31,8 @@ CHUNKS_PER_BLOCK = 4
 # Shorter rows are faster by ordinary loads and stores; so are rows of up to twice that which end within a 16-byte unit,
 # whose ends would have to move apart (measured on an H200).
 LEAST_ROW_BYTES = 256
+# A run that is shorter is copied sooner by ordinary loads and stores, which take one way less through shared memory.
+LEAST_BULK_BYTES = 0
 # A line of memory. Boxes start on whole ones; plans hold for all addresses with the same remainder.
 LINE = 128
 MAX_TILES = 2**31 - 1
@@ -155,6 +157,8 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     if source.size == 0:
         return CopyPlan(None, None, "the arrays are empty")
     check_overlap(source, destination)
+    if not region.outer and region.run < LEAST_BULK_BYTES:
+        return CopyPlan(None, region, f"a run of {region.run} B is short: bulk copies pay from {LEAST_BULK_BYTES} B on")
     if not region.outer and _goes_in_bulk(region):
         return CopyPlan(None, None, bulk=BulkPlan(region.source, region.destination, region.run))
     obstacle = obstacle_of(region)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, empty, layouts, learn
+from cupytma.ops.array_copy import check_devices, empty
 from cupytma.ops.copy_launches import templates
 from cupytma.ops.layout import share_memory
 from cupytma.ops.matmul_operands import check_operands, result_shape, result_type
@@ -17,14 +17,14 @@ from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.prepared import Address, Memory, span_bytes
+from cupytma.ops.short_way import learn, short_ways
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.places import TorchDevice, place_of
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_handle, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
@@ -172,28 +172,30 @@ _prepared: Memory[PreparedMatmul] = Memory()
 
 def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
     """Arrays of CuPy and torch take the short way: their layouts are keys to what was prepared before."""
-    try:
-        if stream is not None:
-            raise KeyError
-        places = tuple(None if array is None else place_of(array) for array in arrays)
-        key = options, *(
-            None if place is None else (place[0] % _LINE, place[1], *layouts[array.__class__](array))
-            for place, array in zip(places, arrays, strict=True)
-        )
-        prepared = _prepared.get(key)
-    except (TypeError, KeyError):  # host memory, other kinds of arrays, a stream, or options that are none
+    kind = arrays[0].__class__
+    way = short_ways.get(kind)
+    if way is None or stream is not None or any(array is not None and array.__class__ is not kind for array in arrays):
         _multiply_any(options, arrays, stream)
         return
-    found = [place for place in places if place is not None]
-    # Work on torch's tensors belongs to torch's current stream.
-    place = next((place for _, place in found if place.__class__ is TorchDevice), found[0][1])
+    try:
+        read = way.read
+        described = [_ABSENT if array is None else read(array) for array in arrays]
+        key = options, *((start % _LINE, *others) for start, *others in described)
+        prepared = _prepared.get(key)
+    except TypeError:  # host memory, or options that are none
+        _multiply_any(options, arrays, stream)
+        return
+    place = described[0][1]
     if place != current_device():
         _multiply_any(options, arrays, stream)
         return
     if prepared is None:
         prepared = _prepare(options, _views(arrays))
         _prepared.keep(key, prepared)
-    prepared(current_handle(place), tuple(0 if place is None else place[0] for place in places))
+    prepared(way.handle(place), tuple([one[0] for one in described]))
+
+
+_ABSENT = (0, None)
 
 
 def _views(arrays: tuple[Any, ...]) -> tuple[ArrayView | None, ...]:
@@ -213,7 +215,7 @@ def _multiply_any(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any
                 wait_for(view.stream, stream)
         prepared(handle_of(stream), tuple(0 if view is None else view.address for view in views))
     for array in given:
-        if array.__class__ not in layouts:
+        if array.__class__ not in short_ways:
             learn(array.__class__)
 
 

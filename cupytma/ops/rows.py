@@ -11,12 +11,13 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, empty, layouts, move, place_in_words
+from cupytma.ops.array_copy import check_devices, empty, move, place_in_words
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
 from cupytma.ops.launch_size import MAX_THREADS, LaunchSize
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
+from cupytma.ops.short_way import short_ways
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan, Template
@@ -156,7 +157,7 @@ def scatter_add_rows(dst: Any, index: Any, src: Any, *, mode: str = "raise", str
 
 
 def _shape(array: Any) -> tuple[int, ...]:
-    is_known = layouts.get(array.__class__) is not None
+    is_known = array.__class__ in short_ways
     return tuple(array.shape) if is_known else view_of(array).shape
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import layouts, learn
 from cupytma.ops.prepared import span_bytes
+from cupytma.ops.short_way import ShortWay, learn, short_ways
 from cupytma.pipeline.declarations import Declared
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
 from cupytma.pipeline.plan import ALIGNMENT, UNIT, WARP_THREADS, PipelinePlan
@@ -21,9 +21,8 @@ from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.places import place_of
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import cupy_stream, current_handle, current_stream, is_capturing, wait_for
+from cupytma.runtime.streams import cupy_stream, current_stream, is_capturing, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
@@ -139,25 +138,18 @@ def _launch(
     return launches
 
 
-def _quick_key(arrays: Sequence[Any]) -> tuple[Any, list[int], int] | None:
-    """What tells the layouts of arrays of one known type, their addresses, and their device."""
+def _quick_key(arrays: Sequence[Any]) -> tuple[Any, list[int], ShortWay, int] | None:
+    """What tells the layouts of arrays of one known type, their addresses, the short way to them, and their device."""
     kind = arrays[0].__class__
-    read = layouts.get(kind)
-    if read is None:
+    way = short_ways.get(kind)
+    if way is None or any(array.__class__ is not kind for array in arrays):
         return None
-    key: list[Any] = []
-    addresses = []
-    place: int | None = None
     try:
-        for array in arrays:
-            if array.__class__ is not kind:
-                return None
-            start, place = place_of(array)
-            addresses.append(start)
-            key.append((start % UNIT, place, read(array)))
+        described = list(map(way.read, arrays))
     except TypeError:  # host memory: the long way says so
         return None
-    return None if place is None else (tuple(key), addresses, place)
+    key = tuple([(start % UNIT, *others) for start, *others in described])
+    return key, [start for start, *_ in described], way, described[0][1]
 
 
 def _run_quickly(kernel: PipelineKernel, arrays: Sequence[Any], bits: tuple[int, ...]) -> bool:
@@ -165,14 +157,15 @@ def _run_quickly(kernel: PipelineKernel, arrays: Sequence[Any], bits: tuple[int,
     found = _quick_key(arrays)
     if found is None:
         return False
-    key, addresses, place = found
+    key, addresses, way, place = found
     launches = kernel.quick.get(key)
     if launches is None or place != current_device():
         return False
     if _touch(launches.spans, addresses, len(kernel.declaration.inputs)):
         return False
+    handle = way.handle(place)
     for template in launches.templates:
-        template(current_handle(place), *addresses, *bits, 0)
+        template(handle, *addresses, *bits, 0)
     return True
 
 
