@@ -213,7 +213,7 @@ __device__ void stream_tiles(
     for (unsigned index = 0; index + 1 < stages && index < share.count; ++index) {
         load(index);
     }
-    wait_for_cluster(barriers.vector, 0);
+    wait_for_load(barriers.vector, 0);
     pass_on(barriers.vector);
 #pragma unroll 1
     for (unsigned index = 0; index < share.count; ++index) {
@@ -238,7 +238,7 @@ __device__ void combine_tiles(
 {
     const unsigned tile_bytes = work.tiling.tile_bytes;
     const unsigned stage_bytes = (tile_bytes + tile_alignment - 1) / tile_alignment * tile_alignment;
-    wait_for_cluster(barriers.vector, 0);
+    wait_for_load(barriers.vector, 0);
 #pragma unroll 1
     for (unsigned index = 0; index < share.count; ++index) {
         const unsigned stage = index % stages;

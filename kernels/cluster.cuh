@@ -35,6 +35,16 @@ __device__ __forceinline__ void load_for_cluster(
 #endif
 }
 
+// Waits for a load that was announced.
+__device__ __forceinline__ void wait_for_load(unsigned long long* loaded, unsigned parity)
+{
+    if constexpr (cta_group == 2) {
+        wait_for_cluster(loaded, parity);  // the odd block of a pair has the even one's word
+    } else {
+        cupytma::mbarrier_wait_parity(loaded, parity);
+    }
+}
+
 // Run by one thread that has waited for a load: the even block of a pair tells the odd one.
 __device__ __forceinline__ void pass_on(unsigned long long* loaded)
 {

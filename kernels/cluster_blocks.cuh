@@ -13,13 +13,22 @@ __device__ __forceinline__ void meet_cluster()
     cupytma::barrier_cluster_wait();
 }
 
-// Arrives on the mbarrier of another block of the cluster, or of this one.
+// Arrives on the mbarrier of another block of the cluster, or of this one, after what this thread wrote and read.
 __device__ __forceinline__ void arrive_at(unsigned long long* mbarrier, unsigned rank)
 {
     cupytma::mbarrier_arrive_release_cluster_shared_cluster_sink(
         reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank)));
 }
 
+// The same, for shared memory that was read by the copy engine or the tensor cores alone, which are known to be done: no
+// ordinary access of this thread need come first, and none is waited for. (A release takes a fence of the whole GPU.)
+__device__ __forceinline__ void give_back_at(unsigned long long* mbarrier, unsigned rank)
+{
+    cupytma::mbarrier_arrive_relaxed_cluster_shared_cluster_sink(
+        reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank)));
+}
+
+// For what other blocks wrote by ordinary stores. What loads bring needs no more than mbarrier_wait_parity.
 __device__ __forceinline__ void wait_for_cluster(unsigned long long* mbarrier, unsigned parity)
 {
     while (!cupytma::mbarrier_try_wait_parity_acquire_cluster(mbarrier, parity)) {

@@ -37,15 +37,6 @@ __device__ __forceinline__ unsigned sharer(unsigned number)
     return row + cluster_rows * (other + (other >= column));
 }
 
-__device__ __forceinline__ void wait_for(unsigned long long* mbarrier, unsigned parity)
-{
-    if constexpr (cluster_blocks > 1) {
-        wait_for_cluster(mbarrier, parity);
-    } else {
-        cupytma::mbarrier_wait_parity(mbarrier, parity);
-    }
-}
-
 // Starts the loads of this block's share of an operand's part of a stage. `Parts` blocks share it, of which this is
 // number `part`; the loads go to those in the mask.
 template <unsigned Extent, unsigned Parts, bool MnMajor>
@@ -119,7 +110,7 @@ __device__ __forceinline__ void load_tiles(
             if (weights_started) {
                 --started;
             } else {
-                wait_for(&barriers.empty[at.stage], at.parity ^ 1);  // in the first round it is empty already
+                cupytma::mbarrier_wait_parity(&barriers.empty[at.stage], at.parity ^ 1);  // in the first round it is empty already
                 cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[at.stage], stage_bytes);
             }
             if (!(SWAPPED && weights_started)) {
@@ -168,7 +159,7 @@ public:
     // Starts the products of one stage; `add` says whether its first ones are added to d.
     __device__ __forceinline__ void start(float (&d)[ROW_BLOCKS][tile_columns / 2], bool add)
     {
-        wait_for(&barriers.full[at.stage], at.parity);
+        cupytma::mbarrier_wait_parity(&barriers.full[at.stage], at.parity);
         const unsigned offset = at.stage * (stage_bytes >> 4);
         cupytma::wgmma_fence();
 #pragma unroll
@@ -188,9 +179,9 @@ public:
     __device__ __forceinline__ void release(unsigned stage)
     {
         const unsigned lane = threadIdx.x % warp_threads;
-        if constexpr (cluster_blocks > 1) {
+        if constexpr (sharers > 1) {
             if (lane < sharers) {
-                arrive_at(&barriers.empty[stage], sharer(lane));
+                give_back_at(&barriers.empty[stage], sharer(lane));
             }
         } else if (lane == 0) {
             cupytma::mbarrier_arrive_sink(&barriers.empty[stage]);

@@ -56,11 +56,11 @@ __device__ void copy_tiles(
         const unsigned stage = index % stages, issuer = issuer_of(stage);
         announce(&loaded[stage], tile_bytes);
         if (cluster_blocks > 1) {
-            arrive_at(&released[stage], issuer);  // this block's stage is free
+            give_back_at(&released[stage], issuer);  // this block's stage is free
         }
         if (cluster_rank() == issuer) {
             if (cluster_blocks > 1) {
-                wait_for_cluster(&released[stage], index / stages % 2);
+                cupytma::mbarrier_wait_parity(&released[stage], index / stages % 2);
             }
             load_for_cluster(
                 shared + stage * stage_bytes, source, Item<Rank>(work, first + index * step).tile.start,
@@ -74,7 +74,7 @@ __device__ void copy_tiles(
 #pragma unroll 1
     for (unsigned index = 0; index < count; ++index) {
         const unsigned stage = index % stages;
-        wait_for_cluster(&loaded[stage], index / stages % 2);
+        wait_for_load(&loaded[stage], index / stages % 2);
         pass_on(&loaded[stage]);
         const Item<Rank> item(work, first + index * step);
         if (item.copy < work.copies) {

@@ -32,14 +32,12 @@ def device(array: np.ndarray) -> Any:
 
     if not array.size:
         return cupy.zeros(array.shape, BITS[array.itemsize])
-    whole = array if array.strides[1] == array.itemsize else array.T
-    padded = np.lib.stride_tricks.as_strided(
-        whole, (whole.shape[0], max(1, whole.strides[0] // whole.itemsize)), whole.strides
-    )
-    room = np.zeros(padded.shape, whole.dtype)
+    bits = array.view(BITS[array.itemsize])
+    whole = bits if bits.strides[1] == bits.itemsize else bits.T
+    room = np.zeros((whole.shape[0], max(1, whole.strides[0] // whole.itemsize)), whole.dtype)
     room[:, : whole.shape[1]] = whole
-    found = cupy.asarray(room.view(BITS[room.itemsize]))[:, : whole.shape[1]]
-    return found if whole is array else found.T
+    found = cupy.asarray(room)[:, : whole.shape[1]]
+    return found if whole is bits else found.T
 
 
 class Guarded:

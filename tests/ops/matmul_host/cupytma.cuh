@@ -141,6 +141,11 @@ inline void mbarrier_arrive_release_cluster_shared_cluster_sink(unsigned long lo
 {
     host_arrive(mbarrier, 1, 0);
 }
+
+inline void mbarrier_arrive_relaxed_cluster_shared_cluster_sink(unsigned long long* mbarrier)
+{
+    host_arrive(mbarrier, 1, 0);
+}
 inline void mbarrier_arrive_expect_tx_sink(unsigned long long* mbarrier, unsigned bytes)
 {
     host_arrive(mbarrier, 1, bytes);
