@@ -30,6 +30,10 @@ class ShortWay(NamedTuple):
     handle: Callable[[int], int]
 
 
+OF_CUPY = ShortWay(
+    attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype"), attrgetter("shape", "strides", "dtype"),
+    current_handle,
+)  # fmt: skip
 # By the type of array, for those that were met.
 short_ways: dict[type, ShortWay] = {}
 
@@ -45,10 +49,7 @@ def learn(kind: type) -> None:
             handle or (lambda device: current_handle(TorchDevice(device))),
         )  # fmt: skip
     elif module is not None and kind is getattr(module, "ndarray", None):
-        short_ways[kind] = ShortWay(
-            attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype"),
-            attrgetter("shape", "strides", "dtype"), current_handle,
-        )  # fmt: skip
+        short_ways[kind] = OF_CUPY
 
 
 def _read_tensor(tensor: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from test_prepared_operations import HALF, OTHER, SM_90A, THIRD, Array, simulate
 
 import cupytma as tma
 from cupytma.errors import ArrayError, TargetError
-from cupytma.ops import array_copy, matrix_product, multicast, prepared
+from cupytma.ops import array_copy, matrix_product, multicast, prepared, short_way
 from cupytma.ops.matmul_configuration import Configuration
 from cupytma.ops.matmul_plan import _PRODUCT, matmul_module
 from cupytma.runtime import places, submission
@@ -28,7 +28,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     cuda = simulated_cuda.SimulatedCuda(monkeypatch)
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(array_copy.layouts, Array, lambda array: (array.shape, array.strides, array.dtype))
+    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
     for module in (matrix_product, multicast, prepared, array_copy):
         monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):

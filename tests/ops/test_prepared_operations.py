@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +26,7 @@ from cupytma.ops import (
     prepared,
     reduction,
     rows,
+    short_way,
 )
 from cupytma.runtime import places
 from cupytma.targets import target
@@ -85,9 +85,7 @@ def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPa
 def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Let copies, which remember nothing yet, take arrays of a type for CuPy's own."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
-    monkeypatch.setitem(array_copy.layouts, kind, lambda array: (array.shape, array.strides, array.dtype))
-    described = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
-    monkeypatch.setitem(array_copy._described, kind, described)
+    monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY)
     for name in ("_prepared", "_addressed", "_seen"):
         monkeypatch.setattr(array_copy, name, prepared.Memory())
 

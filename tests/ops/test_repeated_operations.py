@@ -14,7 +14,7 @@ from test_prepared_operations import HALF, OTHER, THIRD, array, prepared_on, sim
 
 import cupytma as tma
 from cupytma.errors import ArrayError, DriverError, LaunchError, RowIndexError
-from cupytma.ops import array_copy, index_errors, prepared
+from cupytma.ops import array_copy, index_errors, prepared, short_way
 from cupytma.runtime import places, streams
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
@@ -195,8 +195,9 @@ def torch(cuda, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", module)
     monkeypatch.setattr(places, "readers", dict(places.readers))
-    for known in ("layouts", "_described"):
-        monkeypatch.setattr(array_copy, known, dict(getattr(array_copy, known)))
+    for kind in (Tensor, module.nn.Parameter):
+        monkeypatch.setitem(short_way.short_ways, kind, None)  # and at the end what was learnt is forgotten
+        del short_way.short_ways[kind]
     return module
 
 

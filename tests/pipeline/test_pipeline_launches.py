@@ -12,8 +12,8 @@ import pytest
 
 import cupytma as tma
 from cupytma.errors import ArrayError
+from cupytma.ops import short_way
 from cupytma.pipeline import launch
-from cupytma.runtime import places
 from cupytma.runtime.kernel import Kernel
 from cupytma.targets import target
 
@@ -30,6 +30,7 @@ class Array:
 
     def __init__(self, address: int, like: Any, device: int = 0) -> None:
         self.data = SimpleNamespace(ptr=address, device_id=device)
+        self.shape, self.strides, self.dtype = like.shape, like.strides, like.dtype
         self.__cuda_array_interface__ = {
             "version": 3, "typestr": like.dtype.str, "data": (address, False), "shape": like.shape,
             "strides": like.strides,
@@ -103,8 +104,7 @@ def test_a_launch_has_the_arrays_of_its_call(cuda: simulated_cuda.SimulatedCuda)
 def test_arrays_of_known_types_take_the_short_way(
     cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(launch.layouts, Array, lambda array: tuple(array.__cuda_array_interface__["shape"]))
+    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
     kernel = tma.pipeline_kernel("out = n * a", "float32 a", "float32 out", scalars="int32 n")
     like = np.zeros((64, 512), np.float32)
     kernel(Array(0x10000000, like), out=Array(0x20000000, like), n=1)
