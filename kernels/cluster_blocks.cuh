@@ -6,10 +6,11 @@ constexpr unsigned cluster_blocks = CLUSTER;
 
 __device__ __forceinline__ unsigned cluster_rank() { return blockIdx.x % cluster_blocks; }
 
-// All threads of all blocks of the cluster come here.
+// All threads of all blocks of the cluster come here. What they wrote before is not made known by it: mbarriers that
+// were initialised are known by fence.mbarrier_init.
 __device__ __forceinline__ void meet_cluster()
 {
-    cupytma::barrier_cluster_arrive();
+    cupytma::barrier_cluster_arrive_relaxed();
     cupytma::barrier_cluster_wait();
 }
 

@@ -3,7 +3,8 @@
 // The loading warp keeps STAGES pieces of both operands in flight; in a cluster each block loads a part of what several
 // need, and sends it to all of them. Consumers work on one tile together (cooperative), or on one tile each
 // (PING_PONG), so that one multiplies while the other writes its result. With SPLIT the blocks of a cluster add up
-// parts of K of the same tile, and each finishes some of its columns, in a fixed order.
+// parts of K of the same tile, and each finishes some of its columns, in a fixed order. RESIDENT blocks share a
+// multiprocessor, so that those of the next product load while this one ends.
 #include <matmul_tiles.cuh>
 #include <matmul_result.cuh>
 
@@ -11,7 +12,7 @@ struct Barriers {
     unsigned long long* full;     // of each stage: loaded
     unsigned long long* empty;    // of each stage: read by every consumer of every block that its loads go to
     unsigned long long* turn;     // of each consumer, with PING_PONG: the other has multiplied
-    unsigned long long* partial;  // with SPLIT: every block has its part of the sum
+    unsigned long long* partial;  // with SPLIT: every block's part of this one's columns has come
 
     __device__ explicit Barriers(unsigned char* shared)
         : full(reinterpret_cast<unsigned long long*>(shared + barriers_offset)), empty(full + stages),
@@ -218,26 +219,55 @@ __device__ __forceinline__ void add_up(
     }
 #if PROMOTE
     // The tensor cores add products of 8 bits with fewer bits than float32 has: each stage's sum is added in float32.
-    float d[ROW_BLOCKS][tile_columns / 2];
-#pragma unroll 1
-    for (unsigned index = 0; index < blocks; ++index) {
-        const unsigned stage = consumer.at.stage;
-        hold_all(d);
-        consumer.start(d, false);
-        consumer.at.advance();
+    // Where registers allow, while the next stage's is made.
+    constexpr unsigned sums = PROMOTE;
+    float d[sums][ROW_BLOCKS][tile_columns / 2];
+    const auto start = [&](float (&next)[ROW_BLOCKS][tile_columns / 2], unsigned index) {
+        hold_all(next);
+        consumer.start(next, false);
         if (index + 1 == blocks) {
             done();
         }
-        cupytma::wgmma_wait_group<0>();
-        hold_all(d);
+    };
+    const auto add = [&](float (&made)[ROW_BLOCKS][tile_columns / 2], unsigned stage) {
+        hold_all(made);
         consumer.release(stage);
 #pragma unroll
         for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
 #pragma unroll
             for (unsigned i = 0; i < tile_columns / 2; ++i) {
-                sum[block][i] += d[block][i];
+                sum[block][i] += made[block][i];
             }
         }
+    };
+    unsigned index = 0;
+    if constexpr (sums == 2) {
+        // No product is under way from one round to the next: ptxas would have every one waited for at once.
+        constexpr unsigned round = ROUND;
+#pragma unroll 1
+        for (; index + round <= blocks; index += round) {
+            unsigned stage[round];
+#pragma unroll
+            for (unsigned step = 0; step < round; ++step) {
+                stage[step] = consumer.at.stage;
+                start(d[step % 2], index + step);
+                consumer.at.advance();
+                if (step > 0) {
+                    cupytma::wgmma_wait_group<1>();
+                    add(d[(step - 1) % 2], stage[step - 1]);
+                }
+            }
+            cupytma::wgmma_wait_group<0>();
+            add(d[(round - 1) % 2], stage[round - 1]);
+        }
+    }
+#pragma unroll 1
+    for (; index < blocks; ++index) {
+        const unsigned stage = consumer.at.stage;
+        start(d[0], index);
+        consumer.at.advance();
+        cupytma::wgmma_wait_group<0>();
+        add(d[0], stage);
     }
 #else
     unsigned before = 0;
@@ -268,46 +298,61 @@ __device__ __forceinline__ void add_up(
 
 #if SPLIT > 1
 // Replaces this block's part of the sum by the whole one, in those columns that are this block's: groups of eight in
-// turn.
+// turn. Each thread sends what it has of the others' columns to the one that has the same place there.
 __device__ __forceinline__ void add_parts(
     float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
 {
-    constexpr unsigned threads = consumers * warpgroup_threads, registers = tile_columns / 2;
-    float* partial = reinterpret_cast<float*>(shared + partial_offset) + threadIdx.x;
+    constexpr unsigned threads = consumers * warpgroup_threads;
+    const unsigned rank = cluster_rank();
+    unsigned char* partial = shared + partial_offset;
+    // Of a part: number of the block that sent it, octet among those of the receiver, rows, thread.
+    const auto place = [&](unsigned from, unsigned octet, unsigned block) {
+        return (((from * own_octets + octet / split) * ROW_BLOCKS + block) * threads + threadIdx.x) * 16;
+    };
+    cupytma::barrier_cluster_wait();  // the others have initialised their mbarriers
 #pragma unroll
-    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+    for (unsigned octet = 0; octet < octets; ++octet) {
 #pragma unroll
-        for (unsigned i = 0; i < registers; ++i) {
-            partial[(block * registers + i) * threads] = sum[block][i];
+        for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+            const float(&all)[tile_columns / 2] = sum[block];
+            const float four[4] = {all[octet * 4], all[octet * 4 + 1], all[octet * 4 + 2], all[octet * 4 + 3]};
+            send_to(
+                cupytma::mapa_shared_cluster_u32(partial + place(rank, octet, block), octet % split), four,
+                cupytma::mapa_shared_cluster_u32(barriers.partial, octet % split));
         }
     }
-    meet_at(all_barrier, threads);
-    if (threadIdx.x < split) {
-        arrive_at(barriers.partial, threadIdx.x);
+    if (rank < octets) {
+        wait_for_cluster(barriers.partial, 0);
     }
-    wait_for_cluster(barriers.partial, 0);
 #pragma unroll
-    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+    for (unsigned octet = 0; octet < octets; ++octet) {
+        if (octet % split != rank) {
+            continue;
+        }
 #pragma unroll
-        for (unsigned octet = 0; octet < tile_columns / 8; ++octet) {
-            if (octet % split == cluster_rank()) {
-                float whole[4] = {};
+        for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
+            float whole[4] = {};
 #pragma unroll
-                for (unsigned rank = 0; rank < split; ++rank) {
-                    const float* there =
-                        reinterpret_cast<const float*>(cupytma::mapa_generic_u64(partial, rank));
-#pragma unroll
-                    for (unsigned i = 0; i < 4; ++i) {
-                        whole[i] += there[(block * registers + octet * 4 + i) * threads];
-                    }
-                }
+            for (unsigned from = 0; from < split; ++from) {
+                const float* there = reinterpret_cast<const float*>(partial + place(from, octet, block));
 #pragma unroll
                 for (unsigned i = 0; i < 4; ++i) {
-                    sum[block][octet * 4 + i] = whole[i];
+                    whole[i] += there[i];
                 }
+            }
+#pragma unroll
+            for (unsigned i = 0; i < 4; ++i) {
+                sum[block][octet * 4 + i] = whole[i];
             }
         }
     }
+}
+
+// Bytes that other blocks and this one send to this one.
+__device__ __forceinline__ unsigned bytes_of_parts()
+{
+    const unsigned rank = cluster_rank();
+    return rank < octets ? (octets - rank + split - 1) / split * (split * tile_rows * 8 * 4) : 0;
 }
 #endif
 
@@ -344,7 +389,7 @@ __device__ __forceinline__ void multiply_tiles(
     result.finish();
 }
 
-extern "C" __global__ void __launch_bounds__(block_threads, 1) matmul(
+extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
     const __grid_constant__ CUtensorMap rows_map, const __grid_constant__ CUtensorMap columns_map,
     const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Product product, unsigned char* out,
     const float* row_scales, const float* column_scales, const unsigned char* bias)
@@ -362,18 +407,27 @@ extern "C" __global__ void __launch_bounds__(block_threads, 1) matmul(
         for (unsigned group = 0; group < consumers; ++group) {
             cupytma::mbarrier_init(&barriers.turn[group], warpgroup_threads);
         }
-        cupytma::mbarrier_init(barriers.partial, split);
+        cupytma::mbarrier_init(barriers.partial, 1);
         cupytma::fence_mbarrier_init();
+#if SPLIT > 1
+        cupytma::mbarrier_arrive_expect_tx_sink(barriers.partial, bytes_of_parts());
+#endif
     }
-    if constexpr (cluster_blocks > 1) {
-        meet_cluster();  // no block is written to or told of anything before its mbarriers are there
+    // No block is written to or told of anything before its mbarriers are there; parts of sums are sent late.
+    if constexpr (split > 1) {
+        __syncthreads();
+        cupytma::barrier_cluster_arrive_relaxed();
+    } else if constexpr (cluster_blocks > 1) {
+        meet_cluster();
     } else {
         __syncthreads();
     }
     cupytma::griddepcontrol_launch_dependents();
     const unsigned group = threadIdx.x / warpgroup_threads;
     if (group == consumers) {
-        cupytma::setmaxnreg_dec<LOADING_REGISTERS>();
+        if constexpr (gives_registers) {
+            cupytma::setmaxnreg_dec<LOADING_REGISTERS>();
+        }
         if (threadIdx.x < consumers * warpgroup_threads + warp_threads && cupytma::elect_sync()) {
             if (product.depth_blocks > 0) {
                 cupytma::prefetch_tensormap(&rows_map);
@@ -382,12 +436,17 @@ extern "C" __global__ void __launch_bounds__(block_threads, 1) matmul(
             load_tiles(rows_map, columns_map, product, shared, barriers);
         }
         __syncwarp();
+#if SPLIT > 1
+        cupytma::barrier_cluster_wait();
+#endif
     } else {
-        cupytma::setmaxnreg_inc<MULTIPLYING_REGISTERS>();
+        if constexpr (gives_registers) {
+            cupytma::setmaxnreg_inc<MULTIPLYING_REGISTERS>();
+        }
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
         multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
     }
-    if constexpr (cluster_blocks > 1) {
-        meet_cluster();  // no block ends while others may write to it, tell it or read its part of a sum
+    if constexpr (cluster_blocks > 1 && split == 1) {
+        meet_cluster();  // no block ends while others may load for it or tell it
     }
 }

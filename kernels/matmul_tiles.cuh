@@ -8,8 +8,11 @@
 #include <matmul_registers.cuh>
 
 constexpr unsigned warp_threads = 32, warpgroup_threads = 128, warpgroup_warps = 4;
-constexpr unsigned consumers = 2;  // warpgroups that multiply; one more loads
-constexpr unsigned block_threads = (consumers + 1) * warpgroup_threads;
+constexpr unsigned consumers = CONSUMERS;  // warpgroups that multiply
+// A warp loads. Where a block has a multiprocessor for itself it belongs to a warpgroup, whose registers the others get.
+constexpr bool gives_registers = RESIDENT == 1;
+constexpr unsigned block_threads = consumers * warpgroup_threads + (gives_registers ? warpgroup_threads : warp_threads);
+static_assert(consumers == 2 || !PING_PONG, "turns are taken by two");
 constexpr unsigned cluster_rows = CLUSTER_ROWS, cluster_columns = CLUSTER_COLUMNS, split = SPLIT;
 static_assert(cluster_rows * cluster_columns * split == cluster_blocks, "blocks share tiles, or the sum of one tile");
 static_assert(split == 1 || cluster_blocks == split, "blocks that share a sum do not share loads");
@@ -46,7 +49,9 @@ static_assert(tile_columns % step_columns == 0 && buffer_bytes % pattern_bytes =
 // What a block finds where in its shared memory, which begins on a multiple of 1024 bytes.
 constexpr unsigned buffers_offset = stages * stage_bytes;
 constexpr unsigned partial_offset = buffers_offset + consumers * buffers * buffer_bytes;
-constexpr unsigned partial_bytes = split > 1 ? tile_rows * tile_columns * 4 : 0;
+// With SPLIT: of each block's sum the octets of columns that this block finishes.
+constexpr unsigned octets = tile_columns / 8, own_octets = (octets + split - 1) / split;
+constexpr unsigned partial_bytes = split > 1 ? split * own_octets * tile_rows * 8 * 4 : 0;
 constexpr unsigned barriers_offset = partial_offset + partial_bytes;
 constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8;
 static_assert(shared_bytes + pattern_bytes <= SHARED_BYTES, "the host has asked for as much");

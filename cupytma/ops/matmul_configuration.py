@@ -12,13 +12,18 @@ from cupytma.runtime.given import shown
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 PATTERN_BYTES = 1024  # after which the 128B swizzle begins again
-CONSUMERS = 2  # warpgroups that multiply
-THREADS = 128 * (CONSUMERS + 1)
+WARPGROUP_THREADS, WARP_THREADS = 128, 32
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
+ROUND = 4  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
-# Of a thread that loads and of one that multiplies. All of a block's come from the 168 that 384 threads may have each.
-LOADING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
+RESERVED_BYTES = 1024  # of shared memory, for each block, which a multiprocessor keeps (CUDA C++ Programming Guide)
+# Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
+# for itself. All of a block's come from what its threads may have each: 168 of 384, 255 of 256.
+LOADING_REGISTERS = 40
+MULTIPLYING_REGISTERS = {1: 248, 2: 232}
+_REGISTERS = 65536  # of a multiprocessor
+_OTHER_REGISTERS = 40  # that a thread needs beside its sums
 
 # What the model knows of an H100 SXM: cycles a second under load, bytes a second from memory, bytes a cycle into one
 # multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that launches take,
@@ -53,6 +58,10 @@ class Configuration:
         The two warpgroups work on a tile each, in turn; else on one together.
     is_swapped : bool
         The rows are those of b transposed, and the columns those of a.
+    consumers : int
+        Warpgroups that multiply.
+    resident : int
+        Blocks for which a multiprocessor has room: those of the next product can begin while this one ends.
     """
 
     row_blocks: int = 1
@@ -62,11 +71,26 @@ class Configuration:
     split: int = 1
     is_ping_pong: bool = False
     is_swapped: bool = False
+    consumers: int = 2
+    resident: int = 1
 
     @property
     def tile_rows(self) -> int:
         """Rows of a tile."""
-        return self.row_blocks * INSTRUCTION_ROWS * (1 if self.is_ping_pong else CONSUMERS)
+        return self.row_blocks * INSTRUCTION_ROWS * (1 if self.is_ping_pong else self.consumers)
+
+    @property
+    def threads(self) -> int:
+        """Of a block: those that multiply, and a warp that loads or, for its registers, a whole warpgroup."""
+        return self.consumers * WARPGROUP_THREADS + (WARPGROUP_THREADS if self.resident == 1 else WARP_THREADS)
+
+    @property
+    def sums(self) -> int:
+        """That a thread which multiplies has room for, each of as many numbers as it has of a tile."""
+        registers = MULTIPLYING_REGISTERS[self.consumers]
+        if self.resident > 1:
+            registers = min(255, _REGISTERS // (self.threads * self.resident) // 8 * 8)
+        return (registers - _OTHER_REGISTERS) // (self.row_blocks * self.tile_columns // 2)
 
     @property
     def cluster(self) -> int:
@@ -84,15 +108,17 @@ class Configuration:
 
     def shared_bytes(self, stages: int, result_bytes: int) -> int:
         """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
-        buffers = CONSUMERS * BUFFERS * INSTRUCTION_ROWS * self.step_columns(result_bytes) * result_bytes
-        partial = 4 * self.tile_rows * self.tile_columns if self.split > 1 else 0
-        barriers = (2 * stages + CONSUMERS + 1) * _BARRIER_BYTES
+        buffers = self.consumers * BUFFERS * INSTRUCTION_ROWS * self.step_columns(result_bytes) * result_bytes
+        own_octets = -(-self.tile_columns // 8 // self.split)
+        partial = self.split * own_octets * self.tile_rows * 8 * 4 if self.split > 1 else 0
+        barriers = (2 * stages + self.consumers + 1) * _BARRIER_BYTES
         return stages * self.stage_bytes + buffers + partial + barriers + PATTERN_BYTES
 
     def stages(self, result_bytes: int, most_bytes: int) -> int:
-        """As many as fit, at most `MOST_STAGES`."""
+        """As many as fit into a block's part of so much shared memory, at most `MOST_STAGES`."""
         fixed = self.shared_bytes(0, result_bytes)
-        return min(MOST_STAGES, (most_bytes - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
+        part = most_bytes if self.resident == 1 else (most_bytes + RESERVED_BYTES) // self.resident - RESERVED_BYTES
+        return min(MOST_STAGES, (part - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
 
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns
@@ -101,6 +127,8 @@ class Configuration:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
         if self.split > 1:
             words.append(f"K split among {self.split} blocks")
+        if self.resident > 1:
+            words.append(f"{self.resident} blocks a multiprocessor")
         if self.is_swapped:
             words.append("operands swapped")
         return ", ".join(words)
@@ -135,11 +163,10 @@ _LEGAL: dict[str, tuple[int, ...]] = {
     "tile_columns": tuple(range(8, 257, 8)),
     **dict.fromkeys(("cluster_rows", "cluster_columns", "split"), (1, 2, 4, 8)),
     **dict.fromkeys(("is_ping_pong", "is_swapped"), (False, True)),
+    "consumers": (1, 2),
+    "resident": (1, 2, 3, 4),
 }
 _MOST_CLUSTER = 8  # blocks of a cluster, on every device
-# Accumulators of a thread: beside them it needs addresses and factors. Promotion has every sum twice.
-_MOST_ACCUMULATORS = 128
-_MOST_PROMOTED = 64
 
 
 def problem_with(configuration: Configuration, operands: Operands, is_promoted: bool, most_bytes: int) -> str:
@@ -149,16 +176,18 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         value = getattr(c, name)
         if type(value) is not type(legal[0]) or value not in legal:
             return f"{name} = {shown(value)} is none of {', '.join(map(str, legal))}"
-    accumulators = c.row_blocks * c.tile_columns // 2
-    most = _MOST_PROMOTED if is_promoted else _MOST_ACCUMULATORS
-    if accumulators > most:
-        return f"{accumulators} accumulators of a thread are more than {most}"
+    if c.sums < 1 + is_promoted:
+        return f"a thread has no registers for {1 + is_promoted} × {c.row_blocks * c.tile_columns // 2} accumulators"
+    if c.is_ping_pong and c.consumers == 1:
+        return "one warpgroup takes no turns"
     if c.cluster > _MOST_CLUSTER:
         return f"{c.cluster} blocks are more than a cluster has, {_MOST_CLUSTER}"
     if c.split > 1 and (c.is_ping_pong or c.cluster != c.split or not c.is_swapped):
         return "K is split in swapped, cooperative tiles without other clusters"
     if not c.is_swapped and c.tile_columns * operands.result_bytes % SPAN_BYTES:
         return f"rows of the result's tile are no multiple of {SPAN_BYTES} B"
+    if c.tile_columns % (step := c.step_columns(operands.result_bytes)):
+        return f"{c.tile_columns} columns are no multiple of the {step} that the result leaves in at a time"
     rows, columns = (operands.b, operands.a) if c.is_swapped else (operands.a, operands.b)
     for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
         if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):
@@ -211,7 +240,7 @@ def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool,
         INSTRUCTION_ROWS * c.tile_columns * 32 // kind.bytes // kind.multiply_adds, _LEAST_INSTRUCTION
     )
     # Both warpgroups share the tensor cores; with ping-pong one of them has a tile of its own.
-    multiplying = 4 * instruction * c.row_blocks * (1 if c.is_ping_pong else CONSUMERS)
+    multiplying = 4 * instruction * c.row_blocks * (1 if c.is_ping_pong else c.consumers)
     elements = c.row_blocks * c.tile_columns // 2
     if is_promoted:
         multiplying += elements * _PROMOTING

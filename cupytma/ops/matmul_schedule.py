@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops.matmul_configuration import BUFFERS, CONSUMERS, INSTRUCTION_ROWS, SPAN_BYTES, Configuration
+from cupytma.ops.matmul_configuration import BUFFERS, INSTRUCTION_ROWS, SPAN_BYTES, Configuration
 from cupytma.ops.matmul_operands import Matrix, check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, plan_matmul
 from cupytma.ops.program_parts import Body, declare_memory, meet, places_of
@@ -112,22 +112,22 @@ class _Schedule:
         self.step = c.step_columns(plan.operands.result_bytes)
         size = INSTRUCTION_ROWS * self.step * plan.operands.result_bytes
         self.buffers = [
-            [program.shared_array(f"buffer[{group}][{i}]", size) for i in range(BUFFERS)] for group in range(CONSUMERS)
+            [program.shared_array(f"buffer[{group}][{i}]", size) for i in range(BUFFERS)] for group in range(c.consumers)
         ]
         if c.split > 1:
-            group_rows = c.row_blocks * INSTRUCTION_ROWS
+            group_rows, own = c.row_blocks * INSTRUCTION_ROWS, -(-c.tile_columns // 8 // c.split) * 8
             self.partial = [
-                program.shared_array(f"partial[{group}]", (group_rows, c.tile_columns), np.float32)
-                for group in range(CONSUMERS)
+                [program.shared_array(f"partial[{group}][{i}]", (group_rows, own), np.float32) for i in range(c.split)]
+                for group in range(c.consumers)
             ]
         self.full, self.empty = program.mbarriers("full", stages), program.mbarriers("empty", stages)
-        self.turn, self.summed = program.mbarriers("turn", CONSUMERS), program.mbarrier("partial")
+        self.turn, self.summed = program.mbarriers("turn", c.consumers), program.mbarrier("partial")
         self.sharers = 1 if c.split > 1 else c.cluster_rows + c.cluster_columns - 1
 
     def add(self) -> None:
         """Give the program its roles."""
         self.program.role(self.loader, name="loader")
-        self.program.role(self.consumer, name="consumer", threads=CONSUMERS)
+        self.program.role(self.consumer, name="consumer", threads=self.configuration.consumers)
 
     def meet_first(self, t: Thread) -> Body:
         if t.cluster > 1:
@@ -147,10 +147,10 @@ class _Schedule:
         c = self.configuration
         for stage in range(self.stages):
             yield t.mbarrier_init(self.full[stage], 1)
-            yield t.mbarrier_init(self.empty[stage], (1 if c.is_ping_pong else CONSUMERS) * self.sharers)
-        for group in range(CONSUMERS):
+            yield t.mbarrier_init(self.empty[stage], (1 if c.is_ping_pong else c.consumers) * self.sharers)
+        for group in range(c.consumers):
             yield t.mbarrier_init(self.turn[group], 1)
-        yield t.mbarrier_init(self.summed, c.split)
+        yield t.mbarrier_init(self.summed, c.split * c.consumers)
         yield t.fence_mbarrier_init().named("init fence")
         yield from self.meet_first(t)
         tiles, depth = self.tiles(t), self.depth(t)
@@ -203,10 +203,10 @@ class _Schedule:
         first = 0 if c.is_ping_pong else group * group_rows
         sent = 0
         for number, (row, column) in enumerate(self.tiles(t)):
-            if c.is_ping_pong and number % CONSUMERS != group:
+            if c.is_ping_pong and number % c.consumers != group:
                 continue
             if c.is_ping_pong:
-                parity = number // CONSUMERS % 2 ^ (group == 0)
+                parity = number // c.consumers % 2 ^ (group == 0)
                 yield t.mbarrier_wait_parity(self.turn[group], parity).named("wait for the turn")
             total = np.zeros((group_rows, c.tile_columns), np.float32)
             for index in range(number * len(depth), (number + 1) * len(depth)):
@@ -243,16 +243,23 @@ class _Schedule:
         return same_column + [row + c.cluster_rows * i for i in range(c.cluster_columns) if i != column]
 
     def add_parts(self, t: Thread, total: Numbers) -> Body:
-        yield t.write_shared(self.partial[t.index], total)
-        yield t.barrier_sync(1, CONSUMERS).named("consumers' barrier")
-        if t.index == 0:
-            for rank in range(t.cluster):
+        """Send the others their columns, and add up what they send of this block's."""
+        split = self.configuration.split
+        octets = np.arange(total.shape[1]) // 8
+        for rank in range(split):
+            columns = total[:, octets % split == rank]
+            if columns.shape[1]:
+                yield t.write_shared(self.partial[t.index][t.rank].mapa(rank)[:, : columns.shape[1]], columns)
                 yield t.mbarrier_arrive(self.summed.mapa(rank), scope="cluster").named("tell of the part")
+        own = octets % split == t.rank
+        if not own.any():
+            return
         yield t.mbarrier_wait_parity(self.summed, 0, scope="cluster").named("wait for the parts")
-        total[...] = 0
-        for rank in range(t.cluster):
-            part = yield t.read_shared(self.partial[t.index].mapa(rank))
-            total += part
+        whole = np.zeros((len(total), int(own.sum())), np.float32)
+        for rank in range(split):
+            part = yield t.read_shared(self.partial[t.index][rank][:, : whole.shape[1]])
+            whole += part
+        total[:, own] = whole
 
     def write(self, t: Thread, total: Numbers, row: int, column: int, sent: int) -> Any:
         """Lay out and write 64 rows of D at a time, a step of columns after the other; returns how many were sent."""

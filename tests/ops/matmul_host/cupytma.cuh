@@ -160,8 +160,12 @@ inline bool mbarrier_try_wait_parity_acquire_cluster(unsigned long long* mbarrie
     mbarrier_wait_parity(mbarrier, parity);
     return true;
 }
-inline void barrier_cluster_arrive() {}
+inline void barrier_cluster_arrive_relaxed() {}
 inline void barrier_cluster_wait() { of_cluster.sync(block_size * cluster_size); }
+inline unsigned mapa_shared_cluster_u32(const void* address, unsigned rank)
+{
+    return rank * shared_size + __cvta_generic_to_shared(address);
+}
 inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 {
     return reinterpret_cast<unsigned long long>(blocks[rank]->shared + __cvta_generic_to_shared(address));
