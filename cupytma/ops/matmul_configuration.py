@@ -15,7 +15,7 @@ PATTERN_BYTES = 1024  # after which the 128B swizzle begins again
 WARPGROUP_THREADS, WARP_THREADS = 128, 32
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
-ROUND = 4  # stages whose sums are added in float32 while the tensor cores go on
+ROUND = 8  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
 RESERVED_BYTES = 1024  # of shared memory, for each block, which a multiprocessor keeps (CUDA C++ Programming Guide)
 # Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
