@@ -179,7 +179,8 @@ def autotune(
         own = module.cuda.Stream(non_blocking=True)
         for handle in (producer, *(view.stream for view in views if view is not None)):
             wait_for(handle, own)
-        with own:
+        # In memory of its own, which goes back to the device with it.
+        with own, module.cuda.using_allocator(module.cuda.MemoryPool().malloc):
             timer = ProductTimer(
                 plan, views, lambda configuration: prepared_for((*options, configuration), views, device),
                 str(target), own, plan.operands.m <= FEW_ROWS if is_cold is None else is_cold,

@@ -69,6 +69,7 @@ class HostGpu(contextlib.AbstractContextManager[Any]):
             runtime=runtime, Device=lambda *_: _Entered(device), Stream=lambda **_: self, Event=_Event,
             get_elapsed_time=lambda begin, end: 1e3 * (end.time - begin.time),
             MemoryPointer=lambda memory, offset: memory.ptr + offset,
+            MemoryPool=lambda: SimpleNamespace(malloc=None), using_allocator=contextlib.nullcontext,
         )  # fmt: skip
         self.empty = _empty
 
