@@ -1,4 +1,4 @@
-"""``cupytma cache``: the compiled kernels kept on disk."""
+"""``cupytma cache``: the compiled kernels and the measurements kept on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .output import show, table
 
 @click.group(epilog="\b\nExamples:\n  cupytma cache info\n  cupytma cache clear")
 def cache() -> None:
-    """Show or clear the compiled kernels kept on disk.
+    """Show or clear the compiled kernels kept on disk, and what matmul.autotune has measured.
 
     CUPYTMA_CACHE_DIR names another folder, and empty turns the cache off; CUPYTMA_CACHE_SIZE is the most that all
     entries may take, such as 500M, by default 1 GiB. Those that were not used for longest go first.
@@ -41,7 +41,7 @@ def info(as_json: bool) -> None:
 @cache.command(epilog="Example:  cupytma cache clear")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def clear(as_json: bool) -> None:
-    """Remove every compiled kernel from the cache. Other files in the folder stay."""
+    """Remove every compiled kernel and measurement from the cache. Other files in the folder stay."""
     from cupytma.runtime import cache as kept
 
     before, after = kept.clear(), kept.info()

@@ -328,6 +328,7 @@ def multiplied(plan: MatmulPlan, machine: Machine) -> Launches:
         f"in {cost.waves} wave{'s' * (cost.waves != 1)}, {cost.seconds * 1e6:.1f} µs expected, no less than "
         f"{cost.floor_seconds * 1e6:.1f} µs at the full rate of the tensor cores and of memory"
     )
+    path += "" if plan.measured is None else f"; {plan.measured}"
     result = o.out.size * o.result_bytes
     moved = cost.bytes - (0 if plan.is_stored_by_unit else result)
     tensor_map = plan.maps()[0] if o.k else None

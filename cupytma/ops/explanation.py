@@ -39,8 +39,9 @@ from cupytma.ops.copy_plan import plan_copy
 from cupytma.ops.explained_parts import WORDS, Launches, Machine, Part, broadcasted, copied, multiplied, reduced, told
 from cupytma.ops.filling import element_bytes, fill, plan_fill
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.matmul_operands import result_shape, result_type
-from cupytma.ops.matmul_plan import plan_matmul
+from cupytma.ops.matmul_choices import as_measured
+from cupytma.ops.matmul_operands import new_result
+from cupytma.ops.matmul_plan import MatmulPlan, plan_matmul
 from cupytma.ops.matrix_product import matmul, plan_for
 from cupytma.ops.multicast import multicast_copy, shape_of_copies
 from cupytma.ops.multicast_plan import plan_multicast
@@ -292,14 +293,13 @@ def _matmul(
     assert first is not None
     assert second is not None
     if result is None:
-        rows, columns = result_shape(first, second)
-        name = result_type(first, options["a_dtype"], None, options["out_dtype"])
-        size = 4 if name == "float32" else 2
-        result = ArrayView(_SOMEWHERE, (rows, columns), (columns * size, size), name, size, first.device)
-    plan = plan_for(
+        result = new_result(first, second, options["a_dtype"], options["out_dtype"], _SOMEWHERE)
+    plan: MatmulPlan = plan_for(
         tuple(options.values()), (first, second, result, *others),
         lambda operands, **how: plan_matmul(operands, machine.target, machine.multiprocessors, **how),
     )
+    if options["configuration"] is None and result.device is not None:
+        plan = as_measured(plan, result.device)
     return multiplied(plan, machine)
 
 

@@ -79,6 +79,19 @@ class Operands:
         return self.a.depth
 
     @property
+    def scale_kinds(self) -> tuple[int, int]:
+        """Of rows and of columns: 0 for no scale, 1 for one number, 2 for one of each."""
+        row, column = (
+            0 if scale is None else 1 if scale.size == 1 else 2 for scale in (self.row_scale, self.column_scale)
+        )
+        return row, column
+
+    @property
+    def bias_kind(self) -> int:
+        """0 for no bias, 1 for float32, 2 for the type of the result."""
+        return 0 if self.bias is None else 1 if self.bias.dtype == "float32" else 2
+
+    @property
     def result_bytes(self) -> int:
         """Of one element of the result."""
         return self.out.itemsize
@@ -113,6 +126,20 @@ def result_type(a: ArrayView, a_dtype: Any, out: ArrayView | None, out_dtype: An
     if name not in RESULT_TYPES:
         raise ArrayError(f"out_dtype = {name!r}; a result can be of {', '.join(RESULT_TYPES)}")
     return name
+
+
+def new_result(a: ArrayView, b: ArrayView, a_dtype: Any, out_dtype: Any, address: int) -> ArrayView:
+    """The C-contiguous result that would be allocated for a product, at an address.
+
+    Raises
+    ------
+    ArrayError
+        As `result_shape` and `result_type`.
+    """
+    rows, columns = result_shape(a, b)
+    name = result_type(a, a_dtype, None, out_dtype)
+    size = 4 if name == "float32" else 2
+    return ArrayView(address, (rows, columns), (columns * size, size), name, size, a.device)
 
 
 def check_operands(

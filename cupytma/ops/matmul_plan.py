@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,6 +51,29 @@ _NO_MAP = bytes(128)
 
 
 @dataclass(frozen=True)
+class Measured:
+    """That a way of tiling was found by measuring.
+
+    Attributes
+    ----------
+    device : str
+        The GPU's name.
+    seconds : float
+        Of one product, the median.
+    is_cold : bool
+        Weights were cold in L2.
+    """
+
+    device: str
+    seconds: float
+    is_cold: bool
+
+    def __str__(self) -> str:
+        weights = "cold" if self.is_cold else "hot"
+        return f"measured on {self.device}: {self.seconds * 1e6:.2f} µs with b {weights} in L2"
+
+
+@dataclass(frozen=True)
 class MatmulPlan:
     """A matrix product, planned.
 
@@ -65,6 +89,8 @@ class MatmulPlan:
         That it was planned for.
     most_bytes : int
         Of shared memory, that a block may have.
+    measured : Measured or None
+        How the configuration was found; None where by the model, or by the caller.
     """
 
     operands: Operands
@@ -73,6 +99,7 @@ class MatmulPlan:
     is_static: bool
     multiprocessors: int
     most_bytes: int
+    measured: Measured | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -188,11 +215,10 @@ class MatmulPlan:
         multiply = ptx.wgmma_mma_async(
             n=c.tile_columns, a_type=types[0].wgmma, b_type=types[1].wgmma, d_type="f32"
         )
-        scales = [0 if scale is None else 1 if scale.size == 1 else 2 for scale in (o.row_scale, o.column_scale)]
-        rows, columns = scales[:: -1 if c.is_swapped else 1]
+        rows, columns = o.scale_kinds[:: -1 if c.is_swapped else 1]
         return {
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
-            "BIAS_TYPE": 0 if o.bias is None else 1 if o.bias.dtype == "float32" else 2,
+            "BIAS_TYPE": o.bias_kind,
             "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
@@ -262,6 +288,14 @@ def _operand_map(matrix: Matrix, share: int) -> TensorMap:
 
 _HEADERS = ("cluster_blocks.cuh", "matmul_registers.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
 _CALLED = re.compile(r"\bcupytma::(\w+)")
+
+
+@cache
+def kernel_digest() -> str:
+    """A hash of the sources that kernels are compiled from."""
+    kernels = import_module("cupytma.kernels")
+    texts = [kernels.source(name) for name in ("matmul.cu", *_HEADERS)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 @cache

@@ -12,6 +12,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, empty
 from cupytma.ops.copy_launches import templates
 from cupytma.ops.layout import share_memory
+from cupytma.ops.matmul_choices import as_measured
 from cupytma.ops.matmul_operands import check_operands, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
@@ -29,6 +30,7 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
     from cupytma.ops.explanation import Explanation
+    from cupytma.ops.matmul_tuning import Tuning
 
 _LINE = 128  # plans hold for all addresses with the same remainder
 _ORDER = ("a", "b", "out", "scale_a", "scale_b", "bias")
@@ -77,7 +79,8 @@ def matmul(
         The caller's word that work launched just before does not write `b`: its loads then need not wait for that
         work's end (programmatic dependent launch).
     configuration : cupytma.ops.matmul_configuration.Configuration, optional
-        How to tile it. Default: what a model of the GPU finds cheapest.
+        How to tile it. Default: what ``matmul.autotune`` measured for products like this on GPUs like this; else what
+        a model of the GPU finds cheapest.
     stream : cupy.cuda.Stream, optional
         Default: torch's current stream if an array is torch's, else CuPy's.
 
@@ -100,6 +103,11 @@ def matmul(
     Sums are made in float32, in an order that depends on the configuration alone: the same call gives the same bits.
     NaN and infinity propagate as in IEEE arithmetic. A result too large for float16 becomes infinite. With K = 0 the
     result is the bias, or zero. ``matmul.explain`` tells how a product is carried out.
+
+    ``matmul.autotune(a, b, ...)``, with the same arguments, measures the ways of tiling the product on this GPU and
+    keeps the fastest in the cache on disk, where every process finds it: from then on this takes it for products of the
+    same types, extents, layouts, scales, bias and promises. A product is planned once for arrays that are alike, and
+    looked up then, not at each call.
     """
     cupy()
     if out is None:
@@ -123,7 +131,19 @@ def explain(*arguments: Any, **options: Any) -> Explanation:
     return explanation.explain(matmul, *arguments, **options)
 
 
+def autotune(*arguments: Any, **options: Any) -> Tuning:
+    """Measure the ways of tiling a product on this GPU, and keep the fastest for products like it.
+
+    Takes what `matmul` does but `configuration`, and ``cold`` and ``budget``; see
+    `cupytma.ops.matmul_tuning.autotune`.
+    """
+    from cupytma.ops import matmul_tuning
+
+    return matmul_tuning.autotune(*arguments, **options)
+
+
 matmul.__dict__["explain"] = explain
+matmul.__dict__["autotune"] = autotune
 
 
 @dataclass(frozen=True)
@@ -233,19 +253,29 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
         plan_for(options, views, lambda operands, **how: operands)
         raise ArrayError(f"configuration = {shown(options[-1])} is no Configuration") from None
     if found is None:
-        bases = [base + (0 if v is None else v.address % _LINE) for base, v in zip(_BASES, views, strict=True)]
         plan_for(options, views, lambda operands, **how: operands)  # judged where the arrays are
-        placed = tuple(None if v is None else replace(v, address=base) for v, base in zip(views, bases, strict=True))
-        with cupy().cuda.Device(device):
-            plan = plan_for(
-                options, placed, lambda operands, **how: plan_matmul(
-                    operands, current_target(), multiprocessors(), **how
-                ),
-            )  # fmt: skip
-            launches = () if plan.is_empty else templates([_launch(plan)], bases)
-        found = PreparedMatmul(launches, views, tuple((0, 0) if v is None else span_bytes(v) for v in views))
+        found = prepared_for(options, views, device)
         _prepared.keep(key, found)
     return found
+
+
+def prepared_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], device: int) -> PreparedMatmul:
+    """A product prepared anew, for all arrays like these; see `plan_for`."""
+    bases = [base + (0 if v is None else v.address % _LINE) for base, v in zip(_BASES, views, strict=True)]
+    placed = tuple(None if v is None else replace(v, address=base) for v, base in zip(views, bases, strict=True))
+    with cupy().cuda.Device(device):
+        plan: MatmulPlan = plan_for(
+            options, placed, lambda operands, **how: plan_matmul(operands, current_target(), multiprocessors(), **how)
+        )
+        if options[-1] is None:
+            plan = as_measured(plan, device)
+        launches = () if plan.is_empty else templates([_launch(plan)], bases)
+    return PreparedMatmul(launches, views, tuple((0, 0) if v is None else span_bytes(v) for v in views))
+
+
+def forget_prepared() -> None:
+    """Forget how products are carried out, so that each is planned anew."""
+    _prepared.forget()
 
 
 def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan: Callable[..., Any]) -> Any:

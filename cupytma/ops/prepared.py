@@ -139,6 +139,10 @@ class Memory(Generic[Kept]):
                 continue
         self._known[key] = prepared
 
+    def forget(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+
     def once(self, operation: Hashable, views: Sequence[ArrayView], build: Callable[[], Kept]) -> Kept:
         """What is prepared for an operation and arrays of these layouts on one device; built there if it is not yet.
 

@@ -2,6 +2,7 @@
 
 An entry is one file: a first line, the hash of the rest, and the rest. It is written under another name in the same
 folder and renamed, so that a reader sees all of it or nothing; what does not match its hash is taken for absent.
+Notes of what was measured on this machine lie beside them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from cupytma.version import __version__
 _FORMAT = "cupytma 1"
 _MAGIC = f"{_FORMAT}\n".encode()
 _HASH_BYTES = 32
-_SUFFIX, _PARTIAL = ".kernel", ".partial"
+_SUFFIX, _NOTE, _PARTIAL = ".kernel", ".note", ".partial"
+_MOST_NOTE_BYTES = 1 << 16
 _KNOWN_NVRTC = "nvrtc.json"
 _MOST_KNOWN = 16
 _DEFAULT_BYTES = 1 << 30
@@ -204,10 +206,16 @@ def read(name: str) -> Compiled | None:
     if found is None:
         with contextlib.suppress(OSError):
             os.unlink(path)
-    elif time.time() - changed > _TOUCH_SECONDS:
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the time of change is the time of last use
+    else:
+        _touch(path, changed)
     return found
+
+
+def _touch(path: str, changed: float) -> None:
+    """Note the use of a file that was changed at some time: the time of change is that of last use."""
+    if time.time() - changed > _TOUCH_SECONDS:
+        with contextlib.suppress(OSError):
+            os.utime(path)
 
 
 def write(name: str, compiled: Compiled) -> None:
@@ -215,6 +223,26 @@ def write(name: str, compiled: Compiled) -> None:
     content = _packed(name, compiled)
     if len(content) <= limit() and _write(name + _SUFFIX, content):
         trim()
+
+
+def read_note(name: str) -> bytes:
+    """A note as it was written; empty where there is none. Who reads it must bear that it is damaged."""
+    if not is_on():
+        return b""
+    path = os.path.join(folder(), name + _NOTE)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_NOTE_BYTES)
+            changed = os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return b""
+    _touch(path, changed)
+    return content
+
+
+def write_note(name: str, content: bytes) -> bool:
+    """Keep a few bytes, and say whether that was possible."""
+    return is_on() and len(content) <= min(limit(), _MOST_NOTE_BYTES) and _write(name + _NOTE, content)
 
 
 def _checksum(name: str, rest: bytes) -> bytes:
@@ -269,7 +297,8 @@ def _files() -> Iterator[os.DirEntry[str]]:
     """The cache's own files; the folder may hold others, which are none of ours."""
     try:
         with os.scandir(folder() or os.devnull) as entries:
-            yield from (e for e in entries if e.name.endswith((_SUFFIX, _PARTIAL)) and e.is_file(follow_symlinks=False))
+            own = (entry for entry in entries if entry.name.endswith((_SUFFIX, _NOTE, _PARTIAL)))
+            yield from (entry for entry in own if entry.is_file(follow_symlinks=False))
     except OSError:
         return
 
@@ -308,7 +337,7 @@ def info() -> CacheInfo:
     most = limit()
     if not folder():
         return CacheInfo("", 0, 0, most, "CUPYTMA_CACHE_DIR is empty")
-    found = [(size, path) for _, size, path in _entries() if path.endswith(_SUFFIX)]
+    found = [(size, path) for _, size, path in _entries() if path.endswith((_SUFFIX, _NOTE))]
     off = "" if most else "CUPYTMA_CACHE_SIZE is 0"
     return CacheInfo(folder(), len(found), sum(size for size, _ in found), most, off)
 

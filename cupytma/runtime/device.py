@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from cupytma.errors import NoDeviceError
@@ -48,6 +49,12 @@ def compute_capability(device: int | None = None) -> tuple[int, int]:
     """
     digits = str(cupy().cuda.Device(device).compute_capability)
     return int(digits[:-1]), int(digits[-1])
+
+
+@cache
+def device_name(device: int) -> str:
+    """What the driver calls a device, such as ``"NVIDIA H100 80GB HBM3"``."""
+    return str(cupy().cuda.runtime.getDeviceProperties(device)["name"].decode())
 
 
 def has_tma_device() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,12 +11,14 @@ from test_prepared_operations import HALF, OTHER, SM_90A, THIRD, Array, simulate
 
 import cupytma as tma
 from cupytma.errors import ArrayError, TargetError
-from cupytma.ops import array_copy, matrix_product, multicast, prepared, short_way
+from cupytma.ops import array_copy, matmul_choices, matmul_plan, matrix_product, multicast, prepared, short_way
 from cupytma.ops.matmul_configuration import Configuration
-from cupytma.ops.matmul_plan import _PRODUCT, matmul_module
-from cupytma.runtime import places, submission
+from cupytma.ops.matmul_operands import check_operands
+from cupytma.ops.matmul_plan import _PRODUCT, matmul_module, plan_matmul
+from cupytma.runtime import cache, places, submission
 from cupytma.runtime.kernel import Kernel
 from cupytma.targets import target
+from cupytma.tensormap.arrays import view_of
 from cupytma.tensormap.tensor_map import TensorMap
 
 FOURTH, FIFTH, SIXTH = 0xA0000000, 0xB0000000, 0xC0000000
@@ -35,6 +38,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
     monkeypatch.setattr(matrix_product, "_prepared", prepared.Memory())
+    monkeypatch.setattr(matmul_choices, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)
 
     def load(name, defines):
@@ -137,3 +141,28 @@ def test_blackwell_is_told_that_the_kernels_are_hoppers(cuda, monkeypatch: pytes
     monkeypatch.setattr(matrix_product, "current_target", lambda: target("sm_100a"))
     with pytest.raises(TargetError, match="sm_100a has no wgmma"):
         tma.matmul(Array(HALF, (64, 256)), transposed(OTHER, 384, 256), out=Array(THIRD, (64, 384)))
+
+
+def test_a_measured_configuration_is_looked_up_once_and_launched(
+    cuda, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUPYTMA_CACHE_DIR", str(tmp_path))
+    asked, read = [], cache.read_note
+    monkeypatch.setattr(cache, "read_note", lambda name: (asked.append(name), read(name))[1])
+    a, b, out = Array(HALF, (16, 256)), transposed(OTHER, 384, 256), Array(THIRD, (16, 384))
+    tma.matmul(a, b, out=out)
+    assert cuda.launches[-1].cluster != (2, 1, 1)
+    plan = plan_matmul(check_operands(*map(view_of, (a, b, out))), SM_90A, MULTIPROCESSORS)
+    measured = matmul_plan.Measured("NVIDIA H100 80GB HBM3", 5e-6, False)
+    matmul_choices.keep(replace(plan, configuration=Configuration(1, 128, 2), measured=measured))
+    tma.matmul(a, b, out=out)
+    assert cuda.launches[-1].cluster != (2, 1, 1)  # as it was planned before
+    matrix_product.forget_prepared()
+    for distance in range(3):
+        a.data.ptr = HALF + 128 * distance
+        tma.matmul(a, b, out=out)
+        assert cuda.launches[-1].cluster == (2, 1, 1)
+    assert len(asked) == 2
+    tma.matmul(a, b, out=out, configuration=Configuration(1, 128))
+    assert cuda.launches[-1].cluster is None
+    assert len(asked) == 2
