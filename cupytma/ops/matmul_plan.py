@@ -204,9 +204,9 @@ class MatmulPlan:
     @property
     def size(self) -> LaunchSize:
         """Of the launch. Blocks that share a sum have one tile each; others take tiles in turn."""
-        shared = self.configuration.shared_bytes(self.stages, self.operands.result_bytes)
-        blocks = 0 if self.configuration.split > 1 else self.configuration.resident
-        return LaunchSize(self.tiles * self.configuration.cluster, blocks, self.configuration.threads, shared, self.stages)
+        c = self.configuration
+        shared = c.shared_bytes(self.stages, self.operands.result_bytes)
+        return LaunchSize(self.tiles * c.cluster, 0 if c.split > 1 else c.resident, c.threads, shared, self.stages)
 
     def defines(self) -> dict[str, int | str]:
         """The macros that the kernel is compiled with."""
@@ -222,7 +222,8 @@ class MatmulPlan:
             "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
-            "PROMOTE": min(2, c.sums - 1) if self.is_promoted else 0, "STATIC_B": int(self.is_static), "ELEMENT_BYTES": types[0].bytes,
+            "PROMOTE": min(2, c.sums - 1) if self.is_promoted else 0, "STATIC_B": int(self.is_static),
+            "ELEMENT_BYTES": types[0].bytes,
             "ROWS_MN_MAJOR": int(self.rows.is_mn_major), "COLUMNS_MN_MAJOR": int(self.columns.is_mn_major),
             "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),
             "MULTIPLY": multiply.function_name, "LOADING_REGISTERS": LOADING_REGISTERS,

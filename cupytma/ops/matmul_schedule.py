@@ -112,7 +112,8 @@ class _Schedule:
         self.step = c.step_columns(plan.operands.result_bytes)
         size = INSTRUCTION_ROWS * self.step * plan.operands.result_bytes
         self.buffers = [
-            [program.shared_array(f"buffer[{group}][{i}]", size) for i in range(BUFFERS)] for group in range(c.consumers)
+            [program.shared_array(f"buffer[{group}][{i}]", size) for i in range(BUFFERS)]
+            for group in range(c.consumers)
         ]
         if c.split > 1:
             group_rows, own = c.row_blocks * INSTRUCTION_ROWS, -(-c.tile_columns // 8 // c.split) * 8
