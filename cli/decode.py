@@ -48,7 +48,7 @@ def decode(source: tuple[str, ...], target: Target | None, output: str) -> None:
     if broken and output == "json":
         print_violations_as_json(broken)
     else:
-        WRITERS[output](tensor_map, target)
+        WRITERS[output](tensor_map, target, "")
     if tensor_map.reserved_bits:
         click.echo(f"Warning: bits are set that mean nothing known: {', '.join(tensor_map.reserved_bits)}", err=True)
     if broken:
@@ -81,7 +81,7 @@ def _print_what_is_known(tensor_map: TensorMap) -> None:
         tensor_map.fields()
     except DescriptorError:
         return  # without a rank it is unknown which fields there are
-    WRITERS["table"](tensor_map, None)
+    WRITERS["table"](tensor_map, None, "")
 
 
 def _place(tensor_map: TensorMap, violation: Violation) -> str:
