@@ -40,7 +40,7 @@ def _members(enumeration: type[DriverEnum]) -> str:
 
 
 # For each parameter of any kind of tensor map: further option names, type, metavar, help.
-_OPTIONS: dict[str, tuple[tuple[str, ...], click.ParamType, str, str]] = {
+_OPTIONS: dict[str, tuple[tuple[str, ...], Address | Integer | Integers | Member, str, str]] = {
     "data_type": ((), Member(DataType), "TYPE", f"Of the elements: {_members(DataType)}."),
     "global_address": (
         ("--address",), Address(), "N|NAME",
