@@ -10,10 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from cupytma.errors import ArrayError, DescriptorError
-from cupytma.tensormap.arrays import array_parameters, data_type_of
+from cupytma.tensormap.arrays import PACKED_TYPES, array_parameters, data_type_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.fields import DATA_TYPES
-from cupytma.tensormap.views import ArrayView
+from cupytma.tensormap.views import ArrayView, packed_elements
 
 from .address_names import AddressName, parse_address
 from .failures import Failure
@@ -95,6 +95,8 @@ def parameters_of(array: Mapping[str, Any], interleave: Any, known: tuple[str, .
     address = array.get("address", 0)
     try:
         data_type = data_type_of(array["dtype"])
+        if data_type in PACKED_TYPES:
+            raise ArrayError(packed_elements(str(data_type)))
         view = _view(array, data_type, 0 if isinstance(address, AddressName) else address)
         box = array.get("box") or _some_box(view, data_type, bool(interleave) and str(interleave) != "NONE")
         made = array_parameters(view, box, interleave=interleave, coalesce=array.get("coalesce", False))
@@ -161,7 +163,7 @@ def _view(array: Mapping[str, Any], data_type: DataType, address: int) -> ArrayV
 
 def _some_box(view: ArrayView, data_type: DataType, interleaved: bool) -> tuple[int, ...]:
     """A box that nothing is wrong with, where the parameters have another or none."""
-    inner = view.shape[-1] if interleaved and view.shape else _INNER_BITS // max(DATA_TYPES[data_type].element_bits, 1)
+    inner = view.shape[-1] if interleaved and view.shape else _INNER_BITS // DATA_TYPES[data_type].element_bits
     return (*(1 for _ in view.shape[1:]), inner)
 
 

@@ -13,7 +13,7 @@ from .descriptor_writing import WRITERS, as_json, document_of, output_options, p
 from .dumps import MOST_PERMISSIVE, Found, search
 from .failures import Failure, violations_text
 from .options import Integer, Source, TargetName
-from .output import show, show_rows
+from .output import paragraph, show, show_rows
 from .sources import name_of
 
 _DEFECT = "driver-defect"
@@ -80,11 +80,12 @@ def _decode(described: Described, target: Target | None, output: str) -> None:
 def _warn(tensor_map: TensorMap, output: str) -> None:
     """Say on stderr what is odd about the bits, whatever form they are printed in."""
     if tensor_map.reserved_bits:
-        click.echo(f"Warning: bits are set that mean nothing known: {', '.join(tensor_map.reserved_bits)}", err=True)
+        bits = ", ".join(tensor_map.reserved_bits)
+        click.echo(paragraph(f"Warning: bits are set that mean nothing known: {bits}"), err=True)
     if output == "table":
         return  # which has all warnings
     for warning in (w for w in tensor_map.warnings() if w.rule == _DEFECT):
-        click.echo(f"Warning: {warning.message}; {warning.fix}", err=True)
+        click.echo(paragraph(f"Warning: {warning.message}; {warning.fix}"), err=True)
 
 
 def _print_found(found: list[Found], path: str, output: str) -> None:
@@ -96,12 +97,12 @@ def _print_found(found: list[Found], path: str, output: str) -> None:
     elif output == "table" and found:
         rows = [(f"{row.offset:#x}", _summary(row)) for row in found]
         show_rows(("Offset", "Tensor map"), rows, prose=("Tensor map",))
-        show(f"{len(found)} tensor map{'s'[: len(found) != 1]} in {name_of(path)}")
+        show(paragraph(f"{len(found)} tensor map{'s'[: len(found) != 1]} in {name_of(path)}"))
     else:
         for row in found:
             WRITERS[output](row.tensor_map, None, "")
     if not found:
-        click.echo(f"no tensor map found in {name_of(path)}, on multiples of 8 bytes", err=True)
+        click.echo(paragraph(f"no tensor map found in {name_of(path)}, on multiples of 8 bytes"), err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -149,12 +149,12 @@ def _bytes_at(file: IO[bytes], head: bytes, offset: int) -> bytes:
     """The bytes of a map at an offset of a file of which the head has been read; fewer where it ends."""
     if offset + SIZE <= len(head):
         return head[offset : offset + SIZE]
-    try:
-        if file.seekable():
+    if file.seekable():
+        try:
             file.seek(offset)
-            return file.read(SIZE)
-    except OverflowError:  # no file is as long
-        return b""
+        except (OSError, OverflowError, ValueError):  # no file is as long
+            return b""
+        return file.read(SIZE)
     left = offset - len(head)
     while left > 0 and (piece := file.read(min(left, _PIECE))):
         left -= len(piece)

@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from cupytma.tensormap import FIELDS, BitField
 from cupytma.tensormap.codec import MEANINGS
-from cupytma.tensormap.fields import LAYOUTS, RANKS
+from cupytma.tensormap.fields import CORNER_BITS, LAYOUTS, RANKS
 
 from .descriptor_writing import as_json
 from .failures import Failure
@@ -19,6 +19,7 @@ from .output import kept_together, paragraph, show, show_rows
 KINDS = tuple(layout.replace("_", "-") for layout in LAYOUTS)
 _MOST_DIMENSIONS = 5
 _AS_IS = "as is"
+_SIDE_BITS = CORNER_BITS[3]  # of all corners of one side
 
 
 class FieldWord(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -94,8 +95,9 @@ def _title(layouts: tuple[str, ...]) -> str:
 
 
 def _order(field: BitField) -> tuple[Any, ...]:
-    """In the order of the bits; corners, which share them, rank by rank."""
-    return field.word, field.name if field.signed else "", field.ranks if field.signed else (), field.low
+    """In the order of the bits; the corners of a side, which share bits, rank by rank."""
+    side, ranks = (field.low // _SIDE_BITS * _SIDE_BITS, field.ranks) if field.signed else (field.low, ())
+    return field.word, side, ranks, field.low
 
 
 def _ranks(field: BitField, kind: str | None) -> tuple[int, ...]:

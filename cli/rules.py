@@ -77,6 +77,9 @@ def rules(
     elif is_whole:
         for row in dict.fromkeys(found):
             _print_whole(row)
+        others = [row.id for row in listed if row not in found and _speaks(row, words)]
+        if others:
+            show("", paragraph(f"{' '.join(words)} is spoken of by: {', '.join(others)}", 0, 2))
     else:
         _print_list(found)
 
@@ -130,7 +133,7 @@ def _print_list(found: list[Row]) -> None:
         for row in (row for row in found if _severity(row) == severity):
             holds, mend = _texts(row)
             head = "fix: " if isinstance(row, Rule) else "but: "
-            show(f"  {row.id}{_scope(row)}", paragraph(holds, 4), paragraph(head + mend, 4, len(head)))
+            show(paragraph(row.id + _scope(row), 2, 2), paragraph(holds, 4), paragraph(head + mend, 4, len(head)))
 
 
 def _scope(row: Row) -> str:

@@ -63,7 +63,8 @@ def slots(source: tuple[str, ...], target: Target | None, as_document: bool) -> 
 
 
 def _print_slot(slot: Slot, has_value: bool) -> None:
-    show(f"  +{slot.offset:<3} {slot.name}" + (f"  {slot.value:#018x}" if has_value else ""))
+    value = f"  {slot.value:#018x}" if has_value else ""
+    show(paragraph(f"+{slot.offset:<3} {slot.name}{value}", 2, 5))
     lines = [
         slot.meaning,
         *([f"holds: {', '.join(map(kept_together, slot.holds))}"] if slot.holds else []),

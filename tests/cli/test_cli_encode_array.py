@@ -96,7 +96,8 @@ def test_im2col_of_an_array(invoke):
             pixel_box_upper_corner=(-1, -1), channels_per_pixel=64, pixels_per_column=32,
         ).encode()
     )
-    result = invoke("encode", "im2col", "--from-array", "shape=32,56,56,64,dtype=float16,box=1,8,8,64", *corners, *counts)
+    with_box = "shape=32,56,56,64,dtype=float16,box=1,8,8,64"
+    result = invoke("encode", "im2col", "--from-array", with_box, *corners, *counts)
     assert result.exit_code == 2
     assert "im2col map has no box" in result.stderr
 
@@ -133,7 +134,7 @@ def test_violations_speak_of_the_array(invoke):
         ("shape=64,64,dtype=i4;i4,box=8,8", "no dtype"),
         ("shape=64,64,dtype=(,box=8,8", "no dtype"),
         ("shape=64,64,dtype=int4,box=8,8", "share or pad their bytes"),
-        ("shape=64,64,dtype=16U4_ALIGN8B,box=8,8", ""),
+        ("shape=64,64,dtype=16U4_ALIGN8B,box=8,8", "build Tiled from the address"),
         ("shape=64,64,dtype=float16,coalesce=maybe,box=8", "true or false"),
         ("shape=64,64,dtype=float16,colour=red", "is none of shape=…"),
         ("shape=64,64,dtype=float16,box=8,8,address=1.5", "no integer"),
