@@ -64,8 +64,9 @@ def document_of(tensor_map: TensorMap, target: Target | None, address_name: str 
 
 
 def as_json(value: Any) -> str:
-    """Plain values as JSON that people can read too."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """Plain values as JSON that people can read too; in ASCII where the output takes no more."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    return json.dumps(value, indent=2, ensure_ascii=encoding != "utf8")
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from cupytma.errors import DescriptorError
 from cupytma.tensormap import FieldDifference
 from cupytma.tensormap.debug_line import PAYLOAD_WORDS
 from cupytma.tensormap.fields import WORDS
 
-from .descriptor_reading import described_at, label_of
+from .descriptor_reading import Described, described_at, label_of
 from .descriptor_writing import as_json
+from .failures import Failure
 from .options import Integer, Source
 from .output import paragraph, show, show_rows
 from .sources import STANDARD_INPUT
@@ -40,7 +42,7 @@ def diff(a: str, b: str, offset_a: int | None, offset_b: int | None, payload: bo
     """
     if a == b == STANDARD_INPUT:
         raise click.UsageError("standard input holds one of the two maps; give a file for the other")
-    one, other = (described_at(path, offset) for path, offset in ((a, offset_a), (b, offset_b)))
+    one, other = _read("A", a, offset_a), _read("B", b, offset_b)
     found = [
         difference for difference in one.tensor_map.diff(other.tensor_map)
         if not (payload and difference.bits.startswith(_UNREAD))
@@ -50,6 +52,13 @@ def diff(a: str, b: str, offset_a: int | None, offset_b: int | None, payload: bo
     elif found:
         _print(found, (label_of(a), label_of(b)))
     raise click.exceptions.Exit(_DIFFERENT if found else _SAME)
+
+
+def _read(name: str, source: str, offset: int | None) -> Described:
+    try:
+        return described_at(source, offset)
+    except (DescriptorError, Failure) as error:
+        raise Failure(f"{name}: {error}") from None
 
 
 def _document(difference: FieldDifference) -> dict[str, object]:

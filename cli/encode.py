@@ -69,21 +69,28 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], Address | Integer | Integers | Member
     "l2_promotion": ((), Member(L2Promotion), "NAME", f"{_members(L2Promotion)}."),
     "oob_fill": ((), Member(OobFill), "NAME", f"Of elements out of bounds: {_members(OobFill)}. NONE fills with 0."),
 }
+_PIXELS = "dimension 0, the channels, is the fastest, then come W, H, D as far as there are, and the batch"
+_FILE = "FILE holds parameters as JSON or TOML (- for standard input); options override it."
 _ADDRESS = "global_address"
 _DEFAULTS: dict[str, Any] = {_ADDRESS: 0}
 
 
 @click.group(
-    epilog="Example:  cupytma encode tiled --from-array shape=512,1024,dtype=float16,box=32,64"
+    invoke_without_command=True,
+    epilog="\b\nExample:\n  cupytma encode tiled --from-array shape=512,1024,dtype=float16,box=32,64",
 )
-def encode() -> None:
+@click.pass_context
+def encode(context: click.Context) -> None:
     """Make the 128 bytes of a tensor map, as the driver would. Needs no GPU.
 
     Exit code 2, and every broken rule, if the driver would refuse.
     """
+    if context.invoked_subcommand is None:
+        kinds = ", ".join(encode.list_commands(context))
+        raise click.UsageError(f"missing the kind of tensor map: {kinds}; `cupytma encode tiled --help` shows how")
 
 
-def _encoder(kind: type[Parameters], default: Target, summary: str, example: str) -> click.Command:
+def _encoder(kind: type[Parameters], default: Target, title: str, summary: str, example: str) -> click.Command:
     """The command that encodes one kind of tensor map, with an option for each of its parameters."""
     names = tuple(name for name in _OPTIONS if name in {field.name for field in fields(kind)})
     required = tuple(
@@ -91,8 +98,12 @@ def _encoder(kind: type[Parameters], default: Target, summary: str, example: str
     )
 
     def run(
-        source: str | None, array: dict[str, Any] | None, target: Target | None, output: str, **given: Any
+        file: str | None, source: str | None, array: dict[str, Any] | None, target: Target | None, output: str,
+        **given: Any,
     ) -> None:
+        if file is not None and source is not None:
+            raise click.UsageError(f"parameters come from one file, and {file!r} and {source!r} are given")
+        source = file if source is None else source
         values, named = read_parameters(source, kind.kind, names) if source is not None else ({}, None)
         options = {name: value for name, value in given.items() if value is not None}
         if array is not None:
@@ -109,11 +120,11 @@ def _encoder(kind: type[Parameters], default: Target, summary: str, example: str
 
     command: Any = run
     for decorate in reversed((
+        click.argument("file", required=False, type=Source()),
         *(_option(name) for name in names),
         click.option("--target", type=TargetName(), help=f"The architecture.  [default: {default}]"),
         click.option(
-            "--from", "source", type=Source(), metavar="FILE",
-            help="Take parameters from a JSON or TOML file (- for standard input). Other options override it.",
+            "--from", "source", type=Source(), metavar="FILE", help="The same as FILE.",
         ),
         click.option(
             "--from-array", "array", type=ArrayForm(), metavar="ARRAY",
@@ -124,7 +135,9 @@ def _encoder(kind: type[Parameters], default: Target, summary: str, example: str
         output_options,
     )):
         command = decorate(command)
-    return click.command(kind.kind.replace("_", "-"), help=summary, epilog=example)(command)
+    return click.command(
+        kind.kind.replace("_", "-"), short_help=title, help=f"{title} {summary}\n\n{_FILE}", epilog=example
+    )(command)
 
 
 def _option_name(name: str) -> str:
@@ -151,21 +164,22 @@ def _encode(parameters: Parameters, target: Target, output: str, address_name: s
     WRITERS[output](tensor_map, target, address_name)
 
 
-_COMMANDS: tuple[tuple[type[Parameters], Target, str, str], ...] = (
+_COMMANDS: tuple[tuple[type[Parameters], Target, str, str, str], ...] = (
     (
         Tiled, DEFAULT_TARGET,
-        "A tensor that is moved in boxes, in the words of cuTensorMapEncodeTiled; dimension 0 is the fastest.",
+        "A tensor that is moved in boxes.",
+        "In the words of cuTensorMapEncodeTiled; dimension 0 is the fastest.",
         "\b\nExamples:\n"
         "  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 \\\n"
         "      --box-dim 64,32 --swizzle 128B\n"
-        "  cupytma encode tiled --from map.toml --address 0x7f0000000000 --output c\n"
+        "  cupytma encode tiled map.toml --address 0x7f0000000000 --output c\n"
         "  cupytma encode tiled --address d_x --output c \\\n"
         "      --from-array shape=512,1024,dtype=float16,box=32,64",
     ),
     (
         Im2col, DEFAULT_TARGET,
-        "A tensor of pixels that is walked as a convolution does, in the words of cuTensorMapEncodeIm2col; dimension "
-        "0, the channels, is the fastest, then come W, H, D as far as there are, and the batch.",
+        "A tensor of pixels that is walked as a convolution does.",
+        f"In the words of cuTensorMapEncodeIm2col; {_PIXELS}.",
         "\b\nExample, the loads of a 3×3 convolution with padding 1:\n"
         "  cupytma encode im2col --data-type FLOAT16 --global-dim 64,56,56,32 \\\n"
         "      --pixel-box-lower-corner -1,-1 --pixel-box-upper-corner -1,-1 \\\n"
@@ -173,8 +187,8 @@ _COMMANDS: tuple[tuple[type[Parameters], Target, str, str], ...] = (
     ),
     (
         Im2colWide, TARGETS["sm_100a"],
-        "A tensor of pixels that is walked along W alone, in the words of cuTensorMapEncodeIm2colWide; dimension 0, "
-        "the channels, is the fastest, then come W, H, D as far as there are, and the batch.",
+        "A tensor of pixels that is walked along W alone.",
+        f"In the words of cuTensorMapEncodeIm2colWide; {_PIXELS}.",
         "\b\nExample:\n"
         "  cupytma encode im2col-wide --data-type FLOAT16 --global-dim 64,56,56,32 \\\n"
         "      --pixel-box-lower-corner-width -1 --pixel-box-upper-corner-width -1 \\\n"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +38,13 @@ def test_every_rule_and_its_expressions_in_json(invoke):
     for rule in RULES:
         assert (found[rule.id]["holds"], found[rule.id]["fix"]) == (rule.holds, rule.fix)
         assert found[rule.id]["severity"] == rule.severity
+
+
+def test_json_loses_nothing_where_the_output_takes_ascii_alone():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "cupytma", "rules", "box-inner-span", "--json"]
+    output = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+    assert "≤" in json.loads(output.decode("ascii"))[0]["fix"]
 
 
 @pytest.mark.parametrize("kind", ["tiled", "im2col", "im2col-wide"])
