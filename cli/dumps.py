@@ -29,7 +29,7 @@ _PRINTED = frozenset(range(0x20, 0x7F)) | frozenset(b"\t\r\n")
 _WORD = 8
 # A row as gdb prints memory: an address, perhaps a symbol, a colon.
 _ADDRESS_COLUMN = re.compile(r"^[ \t]*(?:0x)?[0-9a-fA-F]+(?:[ \t]*<[^>\n]*>)?:", re.MULTILINE)
-_PROMPT = re.compile(r"^\s*\((?:cuda-)?gdb\).*$", re.MULTILINE)
+_PROMPT = re.compile(r"^[ \t]*\((?:cuda-)?gdb\).*$", re.MULTILINE)
 _DIGITS = (2, 4, 8, 16)
 
 _ALIGNMENT_WORD = 9
@@ -81,8 +81,7 @@ def read_at(path: str, offset: int) -> TensorMap:
     with opened(path) as file:
         head = file.read(_HEAD)
         if _is_text(head):
-            whole = bytes_of_text(head + limited(file, name_of(path), _LARGEST_TEXT), name_of(path))
-            data = whole[offset : offset + SIZE]
+            data = _shown(head, file, name_of(path))[offset : offset + SIZE]
         else:
             data = _bytes_at(file, head, offset)
     if len(data) < SIZE:
@@ -107,7 +106,7 @@ def search(path: str) -> list[Found]:
     with opened(path) as file:
         head = file.read(_HEAD)
         if _is_text(head):
-            found = list(_found_in(bytes_of_text(head + limited(file, name_of(path), _LARGEST_TEXT), name_of(path)), 0))
+            found = list(_found_in(_shown(head, file, name_of(path)), 0))
         else:
             found = list(_found_in_pieces(file, head))
     taken = [row.offset for row in found if row.as_encoded]
@@ -115,7 +114,14 @@ def search(path: str) -> list[Found]:
     return [row for row in found if row.as_encoded or not any(abs(row.offset - offset) < SIZE for offset in taken)]
 
 
-def bytes_of_text(data: bytes, name: str) -> bytes:
+def _shown(head: bytes, file: IO[bytes], name: str) -> bytes:
+    """The bytes that a file shows which begins as a text does; its own where it turns out to be none."""
+    data = head + limited(file, name, _LARGEST_TEXT)
+    text = as_text(data)
+    return data if text is None else bytes_of_text(text, name)
+
+
+def bytes_of_text(text: str, name: str) -> bytes:
     """The bytes that a text shows, in the order of memory: numbers with ``0x``, of 1, 2, 4 or 8 bytes, or plain hex.
 
     Raises
@@ -123,7 +129,7 @@ def bytes_of_text(data: bytes, name: str) -> bytes:
     Failure
         If it shows something else.
     """
-    text = _ADDRESS_COLUMN.sub(" ", _PROMPT.sub(" ", as_text(data) or ""))
+    text = _ADDRESS_COLUMN.sub(" ", _PROMPT.sub(" ", text))
     found = bytearray()
     for token in text.split():
         digits = token[2:] if token[:2] in ("0x", "0X") else token

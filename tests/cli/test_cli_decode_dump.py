@@ -137,6 +137,13 @@ def test_memory_as_a_debugger_prints_it(invoke, column, width):
     assert [row["offset"] for row in found] == [64]
 
 
+def test_bytes_that_begin_like_text(invoke):
+    data = b"a" * 8192 + bytes(TILED) + bytes(64)
+    assert invoke("decode", "-", "--offset", "8192", "-o", "raw", input=data).stdout_bytes == bytes(TILED)
+    found = json.loads(invoke("decode", "-", "--search", "--json", input=data).stdout)
+    assert [row["offset"] for row in found] == [8192]
+
+
 def test_hex_with_an_offset(invoke):
     text = (bytes(16) + bytes(TILED)).hex(" ", 2)
     assert invoke("decode", "-", "--offset", "16", "-o", "raw", input=text).stdout_bytes == bytes(TILED)
