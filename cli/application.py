@@ -25,9 +25,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("compile", "Compile CUDA C++ for one or several targets."),
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
+    "diff": ("diff", "Name the fields in which two tensor maps differ."),
     "doctor": ("doctor", "Say what is installed here, what works, what is missing."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
+    "layout": ("layout", "Show which bits of a tensor map hold what."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
+    "rules": ("rules", "Show what a tensor map must obey, and how to mend it."),
+    "slots": ("slots", "Show the slots of a tensor map, and what the device writes."),
 }
 
 

@@ -13,35 +13,60 @@ import click
 from cupytma.targets import Target
 from cupytma.tensormap import TensorMap, Violation
 
+from .address_names import c_with_name, demand
 from .descriptor_card import print_card
 from .failures import Failure
+from .output import paragraph
 
 
-def _print_hex(tensor_map: TensorMap, target: Target | None) -> None:
+def _print_hex(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
     click.echo(tensor_map.to_hex())
+    _note_name(tensor_map, target, address_name)
 
 
-def _print_c(tensor_map: TensorMap, target: Target | None) -> None:
-    click.echo(tensor_map.to_c())
+def _print_c(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
+    click.echo(c_with_name(tensor_map, address_name, target) if address_name else tensor_map.to_c())
 
 
-def _print_json(tensor_map: TensorMap, target: Target | None) -> None:
-    click.echo(tensor_map.to_json(target))
+def _print_json(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
+    click.echo(as_json(document_of(tensor_map, target, address_name)))
 
 
-def _print_raw(tensor_map: TensorMap, target: Target | None) -> None:
+def _print_raw(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
     if sys.stdout.isatty():
         raise Failure("raw bytes would garble the terminal; send them to a file (> map.bin) or a pipe")
     sys.stdout.buffer.write(bytes(tensor_map))
+    _note_name(tensor_map, target, address_name)
 
 
-WRITERS: dict[str, Callable[[TensorMap, Target | None], None]] = {
+def _note_name(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
+    """Say what the bytes alone cannot: on stderr, so that pipes get the bytes alone."""
+    if address_name:
+        click.echo(paragraph(f"Note: {demand(tensor_map, address_name, target)}; they are 0 here."), err=True)
+
+
+# Each takes the map, the target it was encoded for where that is known, and the name that stands for its address.
+WRITERS: dict[str, Callable[[TensorMap, Target | None, str], None]] = {
     "table": print_card,
     "hex": _print_hex,
     "c": _print_c,
     "json": _print_json,
     "raw": _print_raw,
 }
+
+
+def document_of(tensor_map: TensorMap, target: Target | None, address_name: str = "") -> dict[str, Any]:
+    """Everything known of a map as plain values; a name for its address stands where the parameters are."""
+    document = tensor_map.to_dict(target)
+    if address_name and document["parameters"]:
+        document["parameters"]["global_address"] = address_name
+    return document
+
+
+def as_json(value: Any) -> str:
+    """Plain values as JSON that people can read too; in ASCII where the output takes no more."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    return json.dumps(value, indent=2, ensure_ascii=encoding != "utf8")
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,5 +86,4 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def print_violations_as_json(violations: tuple[Violation, ...]) -> None:
     """Broken rules for a program to read."""
     listed = [{"rule": v.rule, "message": v.message, "fix": v.fix, "index": v.index} for v in violations]
-    click.echo(json.dumps({"violations": listed}, indent=2))
-
+    click.echo(as_json({"violations": listed}))

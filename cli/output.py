@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _NARROWEST, _USUAL, _WIDEST = 40, 80, 100
+# Before each column of a table.
+_GAP = 2
+# A column that may wrap is no narrower, unless what it holds is.
+_NARROWEST_PROSE = 11
+_UNBROKEN = "\xa0"
 
 
 def text_width() -> int:
@@ -39,6 +45,42 @@ def show(*renderables: RenderableType, style: str | None = None) -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def show_rows(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = (), prose: Sequence[str] = ()
+) -> None:
+    """Print a table; in a terminal too narrow for its columns, each row as lines of its own.
+
+    Parameters
+    ----------
+    headings : sequence of str
+        Empty strings for a table without headings.
+    rows : iterable of sequences of str
+    right : sequence of str
+        The headings whose columns are aligned to the right.
+    prose : sequence of str
+        The headings whose columns may wrap.
+    """
+    listed = list(rows)
+    widths = _widths(headings, listed, prose)
+    if widths is None:
+        for row in listed:
+            show(*_lines(headings, row))
+        return
+    show(table([_wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)], (
+        [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in listed
+    ), right))  # fmt: skip
+
+
+def paragraph(text: str, indent: int = 0, hang: int = 0) -> str:
+    """Running text as lines of the terminal's width, the first indented, the others by ``hang`` more."""
+    return _wrapped(text, text_width(), " " * indent, " " * (indent + hang))
+
+
+def kept_together(text: str) -> str:
+    """The text with spaces at which no line is broken by `paragraph` and `show_rows`."""
+    return text.replace(" ", _UNBROKEN)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Table:
     """A table without lines, indented by two columns.
 
@@ -53,9 +95,47 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequenc
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(box=None, show_header=any(headings), header_style="bold", pad_edge=True, padding=(0, 0, 0, 2))
+    found = Table(box=None, show_header=any(headings), header_style="bold", pad_edge=True, padding=(0, 0, 0, _GAP))
     for heading in headings:
         found.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     for row in rows:
         found.add_row(*(Text(cell) for cell in row))
     return found
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]], prose: Sequence[str]) -> list[int] | None:
+    """The columns' widths, those of prose as narrow as the terminal makes them; None if they do not fit."""
+    from rich.cells import cell_len
+
+    widths, least = [], []
+    for i, heading in enumerate(headings):
+        cells = [heading, *(row[i] for row in rows)]
+        widths.append(max(map(cell_len, cells)))
+        words = [cell_len(word) for cell in cells for word in cell.split(" ")]
+        is_prose = bool(heading) and heading in prose
+        least.append(min(widths[i], max([_NARROWEST_PROSE, *words])) if is_prose else widths[i])
+    excess = sum(widths) + _GAP * len(widths) - text_width()
+    for _ in range(excess):
+        wide = [i for i, width in enumerate(widths) if width > least[i]]
+        if not wide:
+            return None
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _wrapped(text: str, width: int, first: str = "", others: str = "") -> str:
+    """Text broken at spaces."""
+    lines = textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    ) if text and width else text  # fmt: skip
+    return lines.replace(_UNBROKEN, " ")
+
+
+def _lines(headings: Sequence[str], row: Sequence[str]) -> list[str]:
+    """One row below another: what it is about, and the rest with what it is."""
+    first, *rest = row
+    lines = [paragraph(first, _GAP, _GAP)] if first else []
+    for heading, cell in zip(headings[1:], rest, strict=True):
+        if cell:
+            lines.append(paragraph(f"{heading}: {cell}" if heading else cell, 2 * _GAP, _GAP))
+    return lines

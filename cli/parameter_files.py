@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from cupytma.tensormap.parameters import KINDS
+
+from .address_names import parse_address
 from .failures import Failure
 from .options import check_range, parse_integer
 from .sources import as_text, name_of, read_file
 
 # Beside the parameters a document may say these.
 _KIND, _TARGET, _PARAMETERS = "kind", "target", "parameters"
+_ADDRESS = "global_address"
 _NUMBER = re.compile(r"\s*[+-]?(\d+|0x.*)\s*$", re.IGNORECASE)
 
 
@@ -38,8 +42,8 @@ def read_parameters(path: str, kind: str, known: tuple[str, ...]) -> tuple[dict[
     if text is None:
         raise Failure(f"{name} holds no text; parameters are read from JSON or TOML")
     document = _parse(text, name, path)
-    if document.get(_KIND, kind) != kind:
-        raise Failure(f"{name} describes a tensor map of kind {document[_KIND]!r}; this command makes {kind!r}")
+    if (named := document.get(_KIND, kind)) != kind and str(named).replace("-", "_") != kind:
+        raise Failure(f"{name} describes a tensor map of kind {named!r}; {_way_out(named, kind)}")
     target = document.get(_TARGET)
     if target is not None and not isinstance(target, str):
         raise Failure(f"target in {name} is {target!r}; it is a name such as 'sm_90a'")
@@ -49,6 +53,14 @@ def read_parameters(path: str, kind: str, known: tuple[str, ...]) -> tuple[dict[
     if not isinstance(inner, dict):
         raise Failure(f"parameters in {name} are no table of names and values")
     return _checked(inner, known, name), target
+
+
+def _way_out(named: Any, kind: str) -> str:
+    """What to do about a document of another kind."""
+    wanted = str(named).replace("-", "_")
+    if wanted in KINDS:
+        return f"this command makes {kind!r}, `cupytma encode {wanted.replace('_', '-')}` the other"
+    return f"there are {', '.join(KINDS)}"
 
 
 def _parse(text: str, name: str, path: str) -> dict[str, Any]:
@@ -87,10 +99,14 @@ def _checked(document: Mapping[str, Any], known: tuple[str, ...], name: str) -> 
             raise Failure(f"{name} has {key!r}, which is no parameter; the parameters are {', '.join(known)}")
         if value is not None:
             try:
-                found[parameter] = _number_or_name(value)
+                found[parameter] = _address(value) if parameter == _ADDRESS else _number_or_name(value)
             except ValueError as error:
                 raise Failure(f"{key} in {name}: {error}") from None
     return found
+
+
+def _address(value: Any) -> Any:
+    return parse_address(value) if isinstance(value, str) else _number_or_name(value)
 
 
 def _number_or_name(value: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -15,9 +17,7 @@ _LARGEST = 1 << 20
 
 def read_standard_input(largest: int = _LARGEST) -> bytes:
     """All of standard input."""
-    if sys.stdin is None:
-        raise Failure("standard input is closed")
-    return _limited(sys.stdin.buffer, name_of(STANDARD_INPUT), largest)
+    return read_file(STANDARD_INPUT, largest)
 
 
 def read_file(path: str, largest: int = _LARGEST) -> bytes:
@@ -34,14 +34,30 @@ def read_file(path: str, largest: int = _LARGEST) -> bytes:
     Failure
         If it cannot be read, or is far larger than anything these commands take.
     """
-    if path == STANDARD_INPUT:
-        return read_standard_input(largest)
+    with opened(path) as file:
+        return limited(file, name_of(path), largest)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """A file, or standard input for ``-``, for reading bytes.
+
+    Raises
+    ------
+    Failure
+        If it cannot be opened or read.
+    """
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise Failure("standard input is closed")
     try:
+        if path == STANDARD_INPUT:
+            yield sys.stdin.buffer
+            return
         with Path(path).open("rb") as file:
-            return _limited(file, name_of(path), largest)
+            yield file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Failure(f"cannot read {path!r}: {reason}") from None
+        raise Failure(f"cannot read {name_of(path)}: {reason}") from None
 
 
 def name_of(path: str) -> str:
@@ -64,7 +80,14 @@ def as_text(data: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _limited(file: IO[bytes], name: str, largest: int) -> bytes:
+def limited(file: IO[bytes], name: str, largest: int) -> bytes:
+    """All that is left of a file.
+
+    Raises
+    ------
+    Failure
+        If that is more than makes sense.
+    """
     data = file.read(largest + 1)
     if len(data) > largest:
         what = "; a tensor map or its parameters take far less" if largest == _LARGEST else ""

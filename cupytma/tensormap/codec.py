@@ -187,7 +187,8 @@ def field_values(data: bytes) -> tuple[FieldValue, ...]:
 
 
 _DRIVER_DEFECT = tuple(field for field in FIELDS if field.name == "driver_defect")
-_MEANINGS: dict[str, dict[int, str]] = {
+# What the values of a field mean, where they are of an enumeration.
+MEANINGS: dict[str, dict[int, str]] = {
     "is_im2col": {0: "tiled", 1: "im2col"},
     "element_format": {row.element_format: str(member) for member, row in DATA_TYPES.items() if not row.tf32},
     "interleave": {int(member): str(member) for member in Interleave},
@@ -198,7 +199,7 @@ _MEANINGS: dict[str, dict[int, str]] = {
 
 
 def _meaning(name: str, value: int) -> str:
-    return _MEANINGS[name].get(value, "unknown") if name in _MEANINGS else ""
+    return MEANINGS[name].get(value, "unknown") if name in MEANINGS else ""
 
 
 def has_driver_defect(data: bytes) -> bool:

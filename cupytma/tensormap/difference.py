@@ -38,8 +38,12 @@ class FieldDifference:
     other_meaning: str = ""
 
     def __str__(self) -> str:
-        before, after = self._shown(self.value, self.meaning), self._shown(self.other, self.other_meaning)
-        return f"{self.label} ({self.bits}): {before} → {after}"
+        return f"{self.label} ({self.bits}): {' → '.join(self.shown)}"
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Both values as people read them, such as ``("3 (128B)", "absent")``."""
+        return self._shown(self.value, self.meaning), self._shown(self.other, self.other_meaning)
 
     def _shown(self, value: int | None, meaning: str) -> str:
         if value is None:

@@ -17,13 +17,14 @@ _EXPECTED = "a tensor map is 128 bytes: 256 hex digits, or 16 numbers of 64 bits
 _LONGEST_NUMBER = 72  # a 64-bit number in binary, with room for its prefix and sign
 _SHOWN = 24
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_MEMBER_NAME = re.compile(r"\.?[A-Za-z_]\w*\s*=")
-_REPEATED = re.compile(r"(\w+)\s*<repeats (\d{1,3}) times>")
+# Each of these looks at a character a few times at most, whatever the text: it comes from anywhere.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_MEMBER_NAME = re.compile(r"\.?\b[A-Za-z_]\w*\s*=")
+_REPEATED = re.compile(r"\b(\w+)\s*<repeats (\d{1,3}) times>")
 _SEPARATORS = re.compile(r"[\s,;{}()\[\]]+")
 _INTEGER_SUFFIX = re.compile(r"(?<=[0-9a-fA-F])[uUlL]+$")
 _ADDRESS_COLUMN = re.compile(r"^[^:\n]*:", re.MULTILINE)
-_PROMPT = re.compile(r"^\s*\((cuda-)?gdb\).*$", re.MULTILINE)
+_PROMPT = re.compile(r"^[ \t]*\((cuda-)?gdb\).*$", re.MULTILINE)
 _HEX = re.compile(r"[0-9a-fA-F]+")
 
 
@@ -118,7 +119,8 @@ def _from_c(text: str) -> bytes:
     text = _COMMENT.sub(" ", text)
     if "{" in text:
         text = text[text.index("{") :]
-    text = _REPEATED.sub(lambda found: ", ".join([found[1]] * int(found[2])), _MEMBER_NAME.sub(" ", text))
+    text = _MEMBER_NAME.sub(" ", text)
+    text = _REPEATED.sub(lambda found: ", ".join([found[1]] * int(found[2])), text, count=SIZE)
     return _from_numbers([_INTEGER_SUFFIX.sub("", token) for token in _SEPARATORS.split(text) if token])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -112,6 +113,37 @@ def test_parameters_from_toml(invoke, parameters_toml):
     result = invoke("encode", "tiled", "--from", parameters_toml, "--json")
     assert json.loads(result.stdout)["bytes"] == bytes(EXPECTED).hex()
     assert json.loads(result.stdout)["target"] == "sm_100a"
+
+
+def test_the_file_may_be_the_argument(invoke, parameters_toml):
+    expected = invoke("encode", "tiled", "--from", parameters_toml, "--json").stdout
+    assert invoke("encode", "tiled", parameters_toml, "--json").stdout == expected
+    assert invoke("encode", "tiled", "-", "--json", input=expected).stdout == expected
+    result = invoke("encode", "tiled", parameters_toml, "--from", "-")
+    assert result.exit_code == 2
+    assert "one file" in result.stderr
+
+
+def test_without_a_kind_the_kinds_are_named(invoke):
+    result = invoke("encode")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "im2col, im2col-wide, tiled" in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="arguments are bytes there alone")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encode", "tiled"], ["encode", "tiled", "--address"], ["encode", "tiled", "--from-array"], ["decode"],
+        ["decode", "--search"], ["decode", "--offset", "0"], ["diff", "00"], ["rules"], ["layout"], ["slots"],
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_are_no_text(words):
+    result = subprocess.run([sys.executable, "-m", "cupytma", *words, b"\xff\xfe"], capture_output=True)
+    assert result.returncode == 2
+    assert b"Error: " in result.stderr
+    assert b"Traceback" not in result.stderr
 
 
 def test_options_override_the_file(invoke, parameters_toml):
