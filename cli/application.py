@@ -28,6 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Say what is installed here, what works, what is missing."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
+    "simulate": ("simulate", "Simulate a copy: the bytes that arrive, or the fault."),
+    "swizzle": ("swizzle", "Draw a swizzle, count bank conflicts, recommend one."),
+    "tile": ("tile", "Show how boxes cover a tensor, and what lies outside."),
 }
 
 
