@@ -11,7 +11,6 @@ from .failures import Failure
 from .sources import STANDARD_INPUT, name_of, read_file
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 LARGEST = 1 << 30
@@ -45,7 +44,8 @@ def read_array(path: str) -> npt.NDArray[Any]:
         raise Failure(f"{name} holds elements of dtype {array.dtype}; they must be numbers, or bytes of a fixed length")
     if not array.size:
         raise Failure(f"{name} holds an empty array, of shape {array.shape}")
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
+    found: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return found.reshape(array.shape)  # an array without dimensions has got one
 
 
 def write_array(path: str, array: npt.NDArray[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def box_picture(parameters: AnyParameters, tile: TileMap, width: int) -> list[st
     horizontal = _axis(across, x, -(-extents[across] // unit), max(8, width - label - last_mark))
     grid = [[TENSOR if v and h else NOTHING for h in horizontal.in_tensor] for v in vertical.in_tensor]
     for state, chosen in ((OUTSIDE, ~tile.inside), (INSIDE, tile.inside)):
-        for row, column in set(zip(vertical.cells(y[chosen]).tolist(), horizontal.cells(x[chosen]).tolist(), strict=True)):
+        rows, columns = vertical.cells(y[chosen]), horizontal.cells(x[chosen])
+        for row, column in set(zip(rows.tolist(), columns.tolist(), strict=True)):
             grid[row][column] = state
     return [
         _heading(horizontal, vertical),
@@ -115,9 +117,11 @@ def other_dimensions(parameters: AnyParameters, tile: TileMap) -> list[str]:
         if dimension in drawn:
             continue
         coordinates = tile.coordinates[:, dimension]
-        first, last = int(coordinates.min()), int(coordinates.max()) + (tile.unit_elements or 1 if not dimension else 1) - 1
+        first, last = int(coordinates.min()), int(coordinates.max())
+        if not dimension:
+            last += max(1, tile.unit_elements) - 1
         span = f"{first}" if first == last else f"{first} to {last}"
-        outside = "" if 0 <= first and last < extent else ": partly out of bounds"
+        outside = "" if first >= 0 and last < extent else ": partly out of bounds"
         if last < 0 or first >= extent:
             outside = ": out of bounds"
         found.append(f"dimension {dimension}: {span} of 0 to {extent - 1}{outside}")
@@ -130,7 +134,7 @@ def _axis(dimension: int, coordinates: Int64, extent: int, room: int) -> _Axis:
     length = marks[-1] - marks[0]
     if length <= room:
         return _Axis(dimension, tuple(range(marks[0], marks[-1] + 1)), True, marks, extent)
-    spans = [end - begin for begin, end in zip(marks, marks[1:], strict=False)]
+    spans = [end - begin for begin, end in pairwise(marks)]
     cells = [max(min(span, 2 if room > 2 * len(spans) else 1), span * room // length) for span in spans]
     while sum(cells) > room and max(cells) > 1:
         cells[cells.index(max(cells))] -= 1

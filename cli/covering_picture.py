@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cupytma.sim.model import Dimension
 
-TENSOR, OUTSIDE = ".", "x"
+TENSOR, OUTSIDE, LEFT_OUT = ".", "x", "…"
 _CELL, _LEAST_CELL = 7, 3
 _HEIGHT = 2
 _MOST_ROWS = 5
@@ -35,16 +35,24 @@ def covering_picture(dimensions: Sequence[Dimension], width: int) -> list[str]:
     size = _CELL if across.boxes * (_CELL + 1) <= room else max(_LEAST_CELL, end)
     columns = _parts(across, room // (size + 1), size)
     rows = [(0, 1, 1)] if down is None else _parts(down, _MOST_ROWS, _HEIGHT)
-    lines = [(" " * label + _ruler(across, columns)).rstrip()]
+    lines = [(" " * label + _ruler(across, columns, width - label)).rstrip()]
     rule = "".join(" " if box is None else f"+{'-' * size}" for box, size, _ in columns) + "+"
     for box, size, inside in rows:
         if box is None:
-            lines.append(" " * label + "".join("…" if b is None else f"|{'…':^{n}}" for b, n, _ in columns) + "|")
+            cells = (LEFT_OUT if column is None else f"|{LEFT_OUT:^{width}}" for column, width, _ in columns)
+            lines.append(f"{' ' * label}{''.join(cells)}|")
             continue
         lines.append(f"{'' if down is None else box * down.box:>{max(0, label - 1)}}{' ' * bool(label)}{rule}")
         lines += [" " * label + _line(columns, i < inside) for i in range(size)]
     last = "" if down is None else down.boxes * down.box
     return [*lines, f"{last:>{max(0, label - 1)}}{' ' * bool(label)}{rule}"]
+
+
+def legend(lines: Sequence[str]) -> str:
+    """What the characters of a picture mean."""
+    drawn = "".join(lines)
+    meanings = {TENSOR: "the tensor", OUTSIDE: "out of bounds", LEFT_OUT: "boxes left out"}
+    return "   ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in drawn)
 
 
 def _parts(d: Dimension, most: int, size: int) -> list[Part]:
@@ -64,21 +72,23 @@ def _parts(d: Dimension, most: int, size: int) -> list[Part]:
     return found
 
 
-def _ruler(d: Dimension, columns: Sequence[Part]) -> str:
+def _ruler(d: Dimension, columns: Sequence[Part], room: int) -> str:
     """Where boxes begin, and where the last one ends, as far as there is room for the numbers."""
     line, place = "", 0
     for box, size, _ in columns:
-        if box is not None and place >= len(line) + bool(line):
-            line = f"{line:<{place}}{box * d.box}"
+        start = "" if box is None else f"{box * d.box}"
+        if start and place >= len(line) + bool(line) and place + len(start) <= room:
+            line = f"{line:<{place}}{start}"
         place += size + 1 if box is not None else 1
-    return f"{line:<{place}}{d.boxes * d.box}" if place > len(line) else line
+    end = f"{d.boxes * d.box}"
+    return f"{line:<{place}}{end}" if place > len(line) and place + len(end) <= room else line
 
 
 def _line(columns: Sequence[Part], in_tensor: bool) -> str:
     parts = []
     for box, size, inside in columns:
         if box is None:
-            parts.append("…")
+            parts.append(LEFT_OUT)
         else:
             tensor = inside if in_tensor else 0
             parts.append(f"|{TENSOR * tensor}{OUTSIDE * (size - tensor)}")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .simulation import Copy, Operation, tile_values
-from .tensor_memory import element_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,6 +105,3 @@ def plain_values(array: npt.NDArray[Any]) -> Any:
     listed = numbers.astype(object)
     listed[~finite] = [str(number) for number in numbers[~finite]]
     return listed.tolist()
-
-
-__all__ = ["element_dtype", "element_rows", "hex_lines", "plain_values"]

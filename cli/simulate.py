@@ -46,7 +46,9 @@ _DIRECTIONS = {
 )
 @click.option("--every-box", is_flag=True, help="Copies that cover the tensor, side by side from element 0.")
 @click.option("--rows", type=Integers(), metavar="N,N,N,N", help="Rows of a gather or scatter; --at is the column.")
-@click.option("--offsets", type=Integers(), metavar=_DIMENSIONS, default="", help="Of an im2col load, in pixels, W first.")
+@click.option(
+    "--offsets", type=Integers(), metavar=_DIMENSIONS, default="", help="Of an im2col load, in pixels, W first."
+)
 @click.option("--mode", metavar="NAME", help="The instruction's, as PTX spells it.  [default: what the map says]")
 @click.option(
     "--direction", type=click.Choice(tuple(_DIRECTIONS)), default="load", show_default=True, help="What is simulated."
@@ -150,7 +152,7 @@ def _starts(operation: Operation, starts: tuple[Start, ...], rows: tuple[int, ..
 def _check_use(operation: Operation, input_file: str | None, tile_file: str | None, save: str | None) -> None:
     """Refuse options that would have no part in what is simulated."""
     if operation.direction == "prefetch" and (input_file or tile_file or save):
-        raise click.UsageError("a prefetch moves nothing that could be read or written; leave --input, --tile, --save out")
+        raise click.UsageError("a prefetch brings nothing to look at; leave --input, --tile and --save out")
     if tile_file and not operation.stores:
         raise click.UsageError("--tile is what a store or reduction takes from shared memory; a load brings it")
     if operation.offsets and operation.stores:
@@ -227,7 +229,8 @@ def _title(operation: Operation) -> str:
     p = operation.parameters
     mode = f", mode {operation.mode}" if operation.mode else ""
     op = f" {operation.op}" if operation.direction == "reduce" else ""
-    return f"{operation.direction.capitalize()}{op} of {p.data_type}, {p.kind}{mode}: {_DIRECTIONS[operation.direction]}"
+    title = f"{operation.direction.capitalize()}{op} of {p.data_type}, {p.kind}{mode}"
+    return click.wrap_text(f"{title}: {_DIRECTIONS[operation.direction]}", text_width())
 
 
 def _place(start: Start) -> str:
@@ -248,9 +251,10 @@ def _show_summary(operation: Operation, copy: Copy) -> None:
     assert copy.tile is not None
     show(_title(operation), style="bold")
     show(table(("", ""), _summary(operation, copy)), "")
-    for line in box_picture.box_picture(operation.parameters, copy.tile, text_width() - 2):
+    p = operation.parameters
+    for line in box_picture.box_picture(p, copy.tile, text_width() - 2):
         show_cells(f"  {line}")
-    for line in (box_picture.legend(copy.tile, operation.stores), *box_picture.other_dimensions(operation.parameters, copy.tile)):
+    for line in (box_picture.legend(copy.tile, operation.stores), *box_picture.other_dimensions(p, copy.tile)):
         show(click.wrap_text(line, text_width(), "  ", "  "))
     if operation.direction != "prefetch":
         show("")
@@ -273,7 +277,7 @@ def _summary(operation: Operation, copy: Copy) -> list[tuple[str, str]]:
         rows.append(("shared memory", f"bytes {first} to {copy.shared.size - 1}, swizzle {p.swizzle}"))
     rows.append((what, f"{inside:,} in bounds, {len(tile.inside) - inside:,} out of bounds"))
     if copy.past_rows:
-        rows.append(("past the rows", f"{copy.past_rows} B are written after the tensor's rows: 16 bytes are written whole"))
+        rows.append(("past the rows", f"{copy.past_rows} B are written after the tensor's rows: 16 B are written whole"))
     known = "as measured on hardware" if tile.verified else "from documents; not measured"
     rows.append(("simulated", known))
     return rows
@@ -289,7 +293,8 @@ def _show_values(operation: Operation, copy: Copy) -> None:
         values = values.astype(np.float64)  # printed alike, whatever their precision
     shape = " × ".join(map(str, values.shape))
     held = "is stored" if operation.stores else "arrives"
-    show(click.wrap_text(f"The tile that {held}, {shape}, dimension 0 last, the swizzle undone", text_width()), style="bold")
+    title = f"The tile that {held}, {shape}, dimension 0 last, the swizzle undone"
+    show(click.wrap_text(title, text_width()), style="bold")
     width = text_width() - 2
     edge = 3 if width >= _ROOMY else 2
     text = np.array2string(

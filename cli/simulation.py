@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .failures import Failure
 from .progress import progress_bar
-from .tensor_memory import element_dtype, generated, generated_window, layout_of
+from .tensor_memory import element_dtype, generated, generated_window
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +105,9 @@ class Copy:
     past_rows: int = 0
 
 
-def run(operation: Operation, starts: Sequence[Start], memory: Bytes | None, given: npt.NDArray[Any] | None) -> Iterator[Copy]:
+def run(
+    operation: Operation, starts: Sequence[Start], memory: Bytes | None, given: npt.NDArray[Any] | None
+) -> Iterator[Copy]:
     """Simulate copies, one after the other.
 
     Parameters
@@ -214,13 +216,16 @@ def _fill(operation: Operation, shared: Bytes, places: Int64, tile: TileMap, giv
         given = generated(operation.data, operation.seed, numbers, data_type)
     elif given.ndim == 1 and given.dtype == np.uint8 and given.nbytes != places.size:
         if given.size < shared.size:
-            raise Failure(f"the tile's file holds {given.size} bytes of shared memory, and the tile ends at byte {shared.size}")
+            raise Failure(
+                f"the tile's file holds {given.size} bytes of shared memory, and the tile ends at byte {shared.size}"
+            )
         shared[:] = given[: shared.size]
         return
     if given.nbytes != places.size or (given.ndim > 1 and given.dtype.itemsize != dtype.itemsize):
         raise Failure(
-            f"the tile's file has shape {given.shape} and elements of {given.dtype.itemsize} B; give the tile's elements, "
-            f"shape {tile_shape(tile, dtype)} of {dtype.itemsize} B each, or shared memory as bytes (uint8, 1-D)"
+            f"the tile's file has shape {given.shape} and elements of {given.dtype.itemsize} B; give the tile's "
+            f"elements, shape {tile_shape(tile, dtype)} of {dtype.itemsize} B each, or shared memory as bytes (uint8, "
+            "1-D)"
         )
     shared[places] = np.ascontiguousarray(given).reshape(-1).view(np.uint8).reshape(places.shape)
 
@@ -253,12 +258,11 @@ def every_box(operation: Operation) -> tuple[Start, ...]:
 
     covering = covering_of(operation.tensor_map, operation.mode)
     if covering.copies > MOST_COPIES:
-        raise Failure(f"{covering.copies:,} boxes cover the tensor, and at most {MOST_COPIES:,} are simulated; use --at")
+        raise Failure(
+            f"{covering.copies:,} boxes cover the tensor, and at most {MOST_COPIES:,} are simulated; give some with --at"
+        )
     starts = (
         [d.box * number + phase for number in range(d.boxes) for phase in range(d.element_stride)]
         for d in reversed(covering.dimensions)
     )
     return tuple(start[::-1] for start in product(*starts))
-
-
-__all__ = ["Copy", "Operation", "every_box", "layout_of", "run", "tile_values"]

@@ -55,7 +55,9 @@ class _Question:
     "  cupytma swizzle 64B --picture swizzle.svg"
 )
 @click.argument("name", metavar="[SWIZZLE]", required=False, type=Member(Swizzle))
-@click.option("--data-type", type=Member(DataType), default="FLOAT16", show_default=True, metavar="TYPE", help="Of the elements.")
+@click.option(
+    "--data-type", type=Member(DataType), default="FLOAT16", show_default=True, metavar="TYPE", help="Of the elements."
+)
 @click.option(
     "--box-dim", type=Integers(), metavar="N,N,…",
     help="The tile in elements, dimension 0 first.  [default: a span of the swizzle by 64 rows]",
@@ -64,12 +66,17 @@ class _Question:
     "--access", type=click.Choice(tuple(_ACCESSES)), default="column", show_default=True,
     help="How a warp reads the tile: " + "; ".join(f"{name}, {what}" for name, what in _ACCESSES.items()) + ".",
 )
-@click.option("--access-bytes", type=Integer(), metavar="N", help="Of each thread at once: 1, 2, 4, 8 or 16.  [default: an element]")
+@click.option(
+    "--access-bytes", type=Integer(), metavar="N",
+    help="Of each thread at once: 1, 2, 4, 8 or 16.  [default: an element]",
+)
 @click.option(
     "--shared-offset", type=Integer(), default="0", show_default=True, metavar="N",
     help="Address of the tile in shared memory, in bytes.",
 )
-@click.option("--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose swizzles are considered.")
+@click.option(
+    "--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose swizzles are considered."
+)
 @click.option("--rows", type=click.IntRange(1, _LARGEST_ROWS), default=ROWS, show_default=True, help="Of the picture.")
 @click.option("--picture", metavar="FILE", help="Write the picture as SVG; - is standard output.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -91,9 +98,8 @@ def swizzle(
     conflicts are counted of a warp that reads all of it.
     """
     asked = _member(name, Swizzle)
-    question = _Question(
-        _tile(_member(data_type, DataType) or DataType.UINT8, box_dim, asked), access, access_bytes, shared_offset, target
-    )
+    parameters = _tile(_member(data_type, DataType), box_dim, asked)
+    question = _Question(parameters, access, access_bytes, shared_offset, target)
     advice = _advice(question)
     chosen = advice.swizzle if asked is None else asked
     if chosen in advice.illegal or all(result.swizzle != chosen for result in advice.results):
@@ -161,7 +167,7 @@ def _conflicts(question: _Question, swizzle: Swizzle, access: str) -> BankConfli
 
 
 def _narrower(question: _Question, advice: SwizzleAdvice) -> str:
-    """A way out where the best has conflicts because rows are longer than the spans of swizzles; empty if there is none."""
+    """A way out where rows are longer than the spans of swizzles that have fewer conflicts; empty if there is none."""
     from cupytma import sim
 
     p = question.parameters

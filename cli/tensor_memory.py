@@ -32,14 +32,15 @@ def element_dtype(data_type: DataType) -> np.dtype[Any]:
     """The numpy dtype whose values the elements have; bytes for packed types."""
     import numpy as np
 
-    name = data_type.name.lower().removesuffix("_ftz").replace("tfloat", "float")
+    name: Any = data_type.name.lower().removesuffix("_ftz").replace("tfloat", "float")
     if name.startswith("packed"):
         return np.dtype(np.uint8)
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        name = ml_dtypes.bfloat16
+    found: np.dtype[Any] = np.dtype(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Layout:
                 raise Failure(
                     f"{name} holds {array.size} bytes of memory, and the tensor map reaches over {self.reach}"
                 )
-            return np.concatenate([array, np.zeros(CHUNK, np.uint8)])
+            memory = np.concatenate([array, np.zeros(CHUNK, np.uint8)])
+            return memory
         self._check(array, name)
         memory = self.empty()
         self.view(memory)[...] = array.view(self.dtype) if array.dtype != self.dtype else array
@@ -172,11 +174,15 @@ def generated(kind: str, seed: int, index: Int64, data_type: DataType) -> npt.ND
     if kind == "random":
         numbers = _mixed(numbers ^ _mixed(np.full(1, seed & (1 << 64) - 1, np.uint64)))
     if dtype.kind in "iu":
-        return numbers.astype(f"u{dtype.itemsize}").view(dtype)
+        integers: npt.NDArray[Any] = numbers.astype(f"u{dtype.itemsize}").view(dtype)
+        return integers
     if kind == "random":
-        return ((numbers >> np.uint64(11)).astype(np.float64) / 2**52 - 1).astype(dtype)
-    exact = _TF32_INTEGERS if data_type.name.startswith("TFLOAT") else _EXACT_INTEGERS[dtype.name]
-    return (numbers % np.uint64(exact)).astype(np.float64).astype(dtype)
+        values = (numbers >> np.uint64(11)).astype(np.float64) / 2**52 - 1
+    else:
+        exact = _TF32_INTEGERS if data_type.name.startswith("TFLOAT") else _EXACT_INTEGERS[dtype.name]
+        values = (numbers % np.uint64(exact)).astype(np.float64)
+    found: npt.NDArray[Any] = values.astype(dtype)
+    return found
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

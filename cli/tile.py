@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _DIMENSIONS = "N,N,…"
 _CHUNK = 16
-_COLUMNS = ("dim", "extent", "box", "stride", "tiles", "whole", "last has", "outside")
-_ROOMY, _LEFT_OUT = 60, ("stride", "whole")  # columns of text for which all are shown, and what narrow ones lack
 
 
 @click.command(
@@ -35,8 +33,10 @@ _ROOMY, _LEFT_OUT = 60, ("stride", "whole")  # columns of text for which all are
 )
 @click.argument("source", nargs=-1)
 @click.option("--data-type", type=Member(DataType), metavar="TYPE", help="Of the elements.")
-@click.option("--global-dim", type=Integers(), metavar=_DIMENSIONS, help="Extents of the tensor in elements, dimension 0 first.")
-@click.option("--global-strides", type=Integers(), metavar=_DIMENSIONS, help="In bytes, of dimensions 1 and up.  [default: dense]")
+@click.option("--global-dim", type=Integers(), metavar=_DIMENSIONS, help="Extents in elements, dimension 0 first.")
+@click.option(
+    "--global-strides", type=Integers(), metavar=_DIMENSIONS, help="In bytes, of dimensions 1 and up.  [default: dense]"
+)
 @click.option("--box-dim", type=Integers(), metavar=_DIMENSIONS, help="Extents of the box in elements.")
 @click.option("--element-strides", type=Integers(), metavar=_DIMENSIONS, help="Take every n-th element.  [default: 1]")
 @click.option("--interleave", type=Member(Interleave), metavar="NAME", help="NONE, 16B or 32B.")
@@ -100,20 +100,26 @@ def _show(covering: Covering, store: bool) -> None:
     p = covering.parameters
     unit = f"slices of {p.slice_bytes} B" if p.slice_bytes else str(p.data_type)
     show(f"A tensor of {_product(p.global_dim)} {unit} in boxes of {_product(p.box_dim)}", style="bold")
-    wide, strided = text_width() >= _ROOMY, any(d.element_stride > 1 for d in covering.dimensions)
-    columns = [name for name in _COLUMNS if wide or name not in _LEFT_OUT]
-    columns = [name for name in columns if strided or name != "stride"]
-    rows = [_row(number, d) for number, d in enumerate(covering.dimensions)]
-    show(table(columns, [[row[name] for name in columns] for row in rows], right=columns), "")
+    headings = ("dimension", *(str(number) for number in range(len(covering.dimensions))))
+    show(table(headings, _rows(covering), right=headings[1:]), "")
     show(table(("", ""), _totals(covering, store)))
 
 
-def _row(number: int, d: Dimension) -> dict[str, str]:
-    inside = _last_inside(d)
-    values = (
-        number, d.extent, d.box, d.element_stride, d.boxes * d.element_stride, whole_tiles(d), inside, d.tile - inside
-    )
-    return dict(zip(_COLUMNS, map(str, values), strict=True))
+def _rows(covering: Covering) -> list[tuple[str, ...]]:
+    """What is to say of each dimension."""
+    d = covering.dimensions
+    rows: list[tuple[str, list[int]]] = [
+        ("extent", [one.extent for one in d]),
+        ("box", [one.box for one in d]),
+        ("element stride", [one.element_stride for one in d]),
+        ("tiles", list(covering.tiles)),
+        ("whole tiles", [whole_tiles(one) for one in d]),
+        ("the last has", [_last_inside(one) for one in d]),
+        ("and outside", [one.tile - _last_inside(one) for one in d]),
+    ]
+    if all(one.element_stride == 1 for one in d):
+        del rows[2]
+    return [(name, *map(str, numbers)) for name, numbers in rows]
 
 
 def _last_inside(d: Dimension) -> int:
@@ -127,13 +133,13 @@ def _totals(covering: Covering, store: bool) -> list[tuple[str, str]]:
     ragged = c.copies - c.whole_copies
     verb = "store" if store else "load"
     rows = [
-        (f"{verb}s", f"{c.copies:,}; {ragged:,} of them reach out of bounds" if ragged else f"{c.copies:,}, all in bounds"),
+        (f"{verb}s", f"{c.copies:,}, {f'{ragged:,} of which reach out of bounds' if ragged else 'all in bounds'}"),
         (f"one {verb}", f"{c.transaction_bytes:,} B, in {p.tile_bytes:,} B of shared memory"),
         (f"all {verb}s", f"{c.bytes:,} B, for {c.tensor_bytes:,} B of the tensor"),
         ("wasted", _wasted(c, store)),
     ]
     if store and (past := _past_rows(c)):
-        rows.append(("past the rows", f"{past} B are written after each of the tensor's rows: 16 bytes are written whole"))
+        rows.append(("past the rows", f"{past} B are written after each of the tensor's rows: 16 B are written whole"))
     return rows
 
 
@@ -154,16 +160,16 @@ def _past_rows(covering: Covering) -> int:
 
 
 def _show_covering(covering: Covering) -> None:
-    from .covering_picture import OUTSIDE, TENSOR, covering_picture
+    from .covering_picture import covering_picture, legend
     from .pictures import show_cells
 
     dimensions = covering.dimensions
     show(f"dimension 0 across{', dimension 1 down' if len(dimensions) > 1 else ''}", style="bold")
-    for line in covering_picture(dimensions, text_width() - 2):
+    lines = covering_picture(dimensions, text_width() - 2)
+    for line in lines:
         show_cells(f"  {line}")
-    legend = f"{TENSOR} the tensor   {OUTSIDE} out of bounds   … boxes left out"
-    more = "".join(f"; times {d.boxes} along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
-    show(click.wrap_text(legend + more, text_width(), "  ", "  "))
+    more = "".join(f"; {d.boxes} times along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
+    show(click.wrap_text(legend(lines) + more, text_width(), "  ", "  "))
 
 
 def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
