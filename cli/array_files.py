@@ -44,8 +44,9 @@ def read_array(path: str) -> npt.NDArray[Any]:
         raise Failure(f"{name} holds elements of dtype {array.dtype}; they must be numbers, or bytes of a fixed length")
     if not array.size:
         raise Failure(f"{name} holds an empty array, of shape {array.shape}")
-    found: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return found.reshape(array.shape)  # an array without dimensions has got one
+    packed = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    found: npt.NDArray[Any] = packed.reshape(array.shape)  # an array without dimensions has got one
+    return found
 
 
 def write_array(path: str, array: npt.NDArray[Any]) -> None:

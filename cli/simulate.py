@@ -277,7 +277,8 @@ def _summary(operation: Operation, copy: Copy) -> list[tuple[str, str]]:
         rows.append(("shared memory", f"bytes {first} to {copy.shared.size - 1}, swizzle {p.swizzle}"))
     rows.append((what, f"{inside:,} in bounds, {len(tile.inside) - inside:,} out of bounds"))
     if copy.past_rows:
-        rows.append(("past the rows", f"{copy.past_rows} B are written after the tensor's rows: 16 B are written whole"))
+        past = f"{copy.past_rows} B are written after the tensor's rows: 16 B are written whole"
+        rows.append(("past the rows", past))
     known = "as measured on hardware" if tile.verified else "from documents; not measured"
     rows.append(("simulated", known))
     return rows

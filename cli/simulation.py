@@ -259,7 +259,7 @@ def every_box(operation: Operation) -> tuple[Start, ...]:
     covering = covering_of(operation.tensor_map, operation.mode)
     if covering.copies > MOST_COPIES:
         raise Failure(
-            f"{covering.copies:,} boxes cover the tensor, and at most {MOST_COPIES:,} are simulated; give some with --at"
+            f"{covering.copies:,} boxes cover the tensor, and at most {MOST_COPIES:,} are simulated; choose with --at"
         )
     starts = (
         [d.box * number + phase for number in range(d.boxes) for phase in range(d.element_stride)]

@@ -81,7 +81,8 @@ class Layout:
         """The tensor within the bytes from `base` on."""
         import numpy as np
 
-        return np.ndarray(self.shape, self.dtype, buffer=memory, strides=self.strides)
+        tensor: npt.NDArray[Any] = np.ndarray(self.shape, self.dtype, buffer=memory, strides=self.strides)
+        return tensor
 
     def memory_of(self, array: npt.NDArray[Any], name: str) -> Bytes:
         """The bytes of memory from `base` on, with 16 more, that hold an array; zeros between its rows.
@@ -98,8 +99,7 @@ class Layout:
                 raise Failure(
                     f"{name} holds {array.size} bytes of memory, and the tensor map reaches over {self.reach}"
                 )
-            memory = np.concatenate([array, np.zeros(CHUNK, np.uint8)])
-            return memory
+            return np.concatenate([array, np.zeros(CHUNK, np.uint8)])
         self._check(array, name)
         memory = self.empty()
         self.view(memory)[...] = array.view(self.dtype) if array.dtype != self.dtype else array
