@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Int64 = npt.NDArray[np.int64]
 
 _LINE_LENGTHS = (16, 8, 4)
+_PLAIN = 1e-4, 1e16  # numbers that are written without an exponent
 _NOTHING = ".."  # bytes that the copy leaves as they were
 
 
@@ -82,7 +83,7 @@ def _text(value: Any) -> str:
     if value.dtype.kind in "iu":
         return str(value)
     number = value if value.dtype.kind == "f" else np.float32(value)
-    plain = not number or 1e-4 <= abs(number) < 1e16
+    plain = not number or _PLAIN[0] <= abs(float(number)) < _PLAIN[1]
     return str((np.format_float_positional if plain else np.format_float_scientific)(number, trim="-"))
 
 

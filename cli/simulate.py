@@ -294,12 +294,13 @@ def _show_values(operation: Operation, copy: Copy) -> None:
         values = values.astype(np.float64)  # printed alike, whatever their precision
     shape = " × ".join(map(str, values.shape))
     held = "is stored" if operation.stores else "arrives"
-    title = f"The tile that {held}, {shape}, dimension 0 last, the swizzle undone"
+    rows = values.reshape(-1, values.shape[-1])
+    title = f"The tile that {held}, {shape}{' as rows' if values.ndim > 2 else ''}, the swizzle undone"
     show(click.wrap_text(title, text_width()), style="bold")
     width = text_width() - 2
     edge = 3 if width >= _ROOMY else 2
     text = np.array2string(
-        values, max_line_width=width, threshold=_VALUES_SHOWN, edgeitems=edge, precision=4, suppress_small=True
+        rows, max_line_width=width, threshold=_VALUES_SHOWN, edgeitems=edge, precision=4, suppress_small=True
     )
     show(*(f"  {line}" for line in text.splitlines()))
 

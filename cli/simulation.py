@@ -214,7 +214,7 @@ def _fill(operation: Operation, shared: Bytes, places: Int64, tile: TileMap, giv
     if given is None:
         numbers = np.arange(places.size // dtype.itemsize, dtype=np.int64)
         given = generated(operation.data, operation.seed, numbers, data_type)
-    elif given.ndim == 1 and given.dtype == np.uint8 and given.nbytes != places.size:
+    elif given.ndim == 1 and given.dtype == np.uint8 and given.shape != tile_shape(tile, dtype):
         if given.size < shared.size:
             raise Failure(
                 f"the tile's file holds {given.size} bytes of shared memory, and the tile ends at byte {shared.size}"
