@@ -13,6 +13,7 @@ from .failures import Failure
 from .map_source import read_tensor_map
 from .options import Integer, Integers
 from .output import show, table, text_width
+from .pictures import show_cells, write_picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +114,11 @@ def simulate(
     if save is not None:
         _save(operation, copies, memory, save)
     if picture is not None:
-        _write_picture(picture, operation, copies[0].start)
+        drawn = next((copy for copy in copies if copy.fault is None), None)
+        if drawn is not None:
+            _write_picture(picture, operation, drawn.start)
+        else:
+            click.echo("Warning: there is no picture of a copy that kills the kernel", err=True)
     if "-" in (save, picture):
         pass  # standard output is a file's
     elif output == "json":
@@ -201,13 +206,11 @@ def _write_picture(path: str, operation: Operation, start: Start) -> None:
     from cupytma import view
     from cupytma.tensormap import Tiled
 
-    from .array_files import write_bytes
-
     if isinstance(operation.parameters, Tiled):
-        drawn = view.tile(operation.tensor_map, start)
+        drawn = view.tile(operation.tensor_map, start, mode=operation.load_mode)
     else:
-        drawn = view.im2col(operation.tensor_map, start, operation.offsets)
-    write_bytes(path, drawn.svg.encode())
+        drawn = view.im2col(operation.tensor_map, start, operation.offsets, mode=operation.load_mode)
+    write_picture(path, drawn)
 
 
 def _show(operation: Operation, copies: Sequence[Copy], output: str, limit: int) -> None:
@@ -246,7 +249,6 @@ def _show_fault(operation: Operation, copy: Copy) -> None:
 
 def _show_summary(operation: Operation, copy: Copy) -> None:
     from . import box_picture
-    from .pictures import show_cells
 
     assert copy.tile is not None
     show(_title(operation), style="bold")

@@ -29,7 +29,7 @@ Start = tuple[int, ...]
 MOST_COPIES = 100_000
 _PATIENCE = 0.5  # seconds without a bar
 _CHUNK = 16
-# What a load of the same rows is called: the simulator maps loads.
+# The simulator maps loads alone.
 _LOAD_MODES = {"tile::scatter4": "tile::gather4", "im2col_no_offs": "im2col"}
 
 
@@ -68,6 +68,11 @@ class Operation:
     def parameters(self) -> AnyParameters:
         """What the tensor map says."""
         return self.tensor_map.decode()
+
+    @property
+    def load_mode(self) -> str | None:
+        """What a load of the same rows is called."""
+        return _LOAD_MODES.get(self.mode or "", self.mode)
 
     @property
     def stores(self) -> bool:
@@ -166,8 +171,7 @@ def _moved(
     from cupytma import sim
 
     how, tensor_map = operation, operation.tensor_map
-    mode = _LOAD_MODES.get(how.mode or "", how.mode)
-    tile = sim.tile_map(tensor_map, start, shared_offset=how.shared_offset, offsets=how.offsets, mode=mode)
+    tile = sim.tile_map(tensor_map, start, shared_offset=how.shared_offset, offsets=how.offsets, mode=how.load_mode)
     places = _places(how.parameters, tile)
     shared = np.zeros(-(-(int(places.max()) + 1) // _CHUNK) * _CHUNK, np.uint8)
     if memory is None:

@@ -16,6 +16,7 @@ from cupytma.tensormap.rule import FULL_RANK
 from .failures import Failure, violations_text
 from .options import Integer, Integers, Member, TargetName
 from .output import show, table, text_width
+from .pictures import write_picture
 from .swizzle_picture import ROWS, address_formula, chunk_formula, places, swizzle_picture
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ def swizzle(
     if chosen in advice.illegal or all(result.swizzle != chosen for result in advice.results):
         raise _refusal(question, chosen)
     if picture is not None:
-        _write_picture(picture, chosen, question.parameters, rows)
+        from cupytma import view
+
+        size = max(1, question.parameters.element_bits // 8)
+        write_picture(picture, view.swizzle(chosen, element_size=size, rows=rows, base=question.shared_offset))
         if picture == "-":
             return
     if as_json:
@@ -270,13 +274,3 @@ def _conflict_facts(found: BankConflicts) -> dict[str, Any]:
         "swizzle": str(found.swizzle), "conflicts": found.conflicts, "wavefronts": found.wavefronts,
         "fewest_wavefronts": found.phases, "worst": found.worst, "requests": found.requests,
     }  # fmt: skip
-
-
-def _write_picture(path: str, chosen: Swizzle, parameters: Tiled, rows: int) -> None:
-    from cupytma import view
-
-    from .array_files import write_bytes
-
-    size = max(1, parameters.element_bits // 8)
-    write_bytes(path, view.swizzle(chosen, element_size=size, rows=rows).svg.encode())
-

@@ -17,6 +17,7 @@ from .failures import Failure, violations_text
 from .map_source import read_tensor_map
 from .options import Integers, Member, TargetName
 from .output import show, table, text_width
+from .pictures import show_cells, write_picture
 
 if TYPE_CHECKING:
     from cupytma.sim.model import Dimension
@@ -64,7 +65,9 @@ def tile(
     covering = covering_of(tensor_map)
     last = tuple(d.box * (d.boxes - 1) for d in covering.dimensions)
     if picture is not None:
-        _write_picture(picture, tensor_map, last if at is None else at)
+        from cupytma import view
+
+        write_picture(picture, view.tile(tensor_map, last if at is None else at))
         if picture == "-":
             return
     if as_json:
@@ -161,7 +164,6 @@ def _past_rows(covering: Covering) -> int:
 
 def _show_covering(covering: Covering) -> None:
     from .covering_picture import covering_picture, legend
-    from .pictures import show_cells
 
     dimensions = covering.dimensions
     show(f"dimension 0 across{', dimension 1 down' if len(dimensions) > 1 else ''}", style="bold")
@@ -176,7 +178,6 @@ def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
     from cupytma import sim
 
     from . import box_picture
-    from .pictures import show_cells
 
     found, parameters = sim.tile_map(tensor_map, at), tensor_map.decode()
     inside = int(found.inside.sum())
@@ -189,14 +190,6 @@ def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
 
 def _product(numbers: tuple[int, ...], sign: str = " × ") -> str:
     return sign.join(map(str, numbers))
-
-
-def _write_picture(path: str, tensor_map: TensorMap, at: tuple[int, ...]) -> None:
-    from cupytma import view
-
-    from .array_files import write_bytes
-
-    write_bytes(path, view.tile(tensor_map, at).svg.encode())
 
 
 def _facts(covering: Covering, store: bool) -> dict[str, Any]:
