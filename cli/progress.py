@@ -60,10 +60,11 @@ class _Bar:
             if time.monotonic() < self.begin:
                 return
             self._progress = _started()
-            self._task = self._progress.add_task("", total=self.total)
-        if self._task is not None:
-            width = min(_LONGEST_LABEL, self._progress.console.width // 2)
-            self._progress.update(self._task, completed=done, description=_fitted(label or self.label, width))
+        text = _fitted(label or self.label, min(_LONGEST_LABEL, self._progress.console.width // 2))
+        if self._task is None:
+            self._task = self._progress.add_task(text, total=self.total, completed=done)
+        else:
+            self._progress.update(self._task, completed=done, description=text)
 
     def close(self) -> None:
         if self._progress is not None:
@@ -76,7 +77,10 @@ def _started() -> Progress:
 
     # Labels are names of files and cases, in which a bracket is no markup. The bar takes what room there is.
     columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), MofNCompleteColumn()
-    progress = Progress(*columns, console=Console(file=sys.stderr), transient=True, expand=True)
+    progress = Progress(
+        *columns, console=Console(file=sys.stderr), transient=True, expand=True, redirect_stdout=False,
+        redirect_stderr=False,
+    )  # fmt: skip
     progress.start()
     return progress
 

@@ -13,7 +13,7 @@ from .failures import Failure
 from .map_source import read_tensor_map
 from .options import Integer, Integers
 from .output import show, table, text_width
-from .pictures import show_cells, write_picture
+from .pictures import show_cells, show_wrapped, write_picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +74,7 @@ _DIRECTIONS = {
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @click.option("--save", metavar="FILE", help="Write shared memory after a load, or the tensor after a store, as .npy.")
-@click.option("--picture", metavar="FILE", help="Write a picture of the copy as SVG.")
+@click.option("--picture", metavar="FILE", help="Write a picture of the (first) copy as SVG.")
 @click.option(
     "--limit", type=click.IntRange(0), default=64, show_default=True, help="Lines of elements and bytes; 0 for all."
 )
@@ -193,7 +193,9 @@ def _save(operation: Operation, copies: Sequence[Copy], memory: Bytes | None, pa
     else:
         images = [copy.shared for copy in copies if copy.shared is not None]
         if not images:
-            raise Failure(f"there is nothing to save: {copies[0].fault}")
+            failure = Failure(f"there is nothing to save, the kernel dies: {copies[0].fault}")
+            failure.exit_code = 1
+            raise failure
         if sum(image.size for image in images) > LARGEST:
             raise Failure("these tiles are more than 1 GiB together; save fewer of them")
         empty = np.zeros_like(images[0])
@@ -233,7 +235,7 @@ def _title(operation: Operation) -> str:
     mode = f", mode {operation.mode}" if operation.mode else ""
     op = f" {operation.op}" if operation.direction == "reduce" else ""
     title = f"{operation.direction.capitalize()}{op} of {p.data_type}, {p.kind}{mode}"
-    return click.wrap_text(f"{title}: {_DIRECTIONS[operation.direction]}", text_width())
+    return f"{title}: {_DIRECTIONS[operation.direction]}"
 
 
 def _place(start: Start) -> str:
@@ -241,23 +243,22 @@ def _place(start: Start) -> str:
 
 
 def _show_fault(operation: Operation, copy: Copy) -> None:
-    show(_title(operation), style="bold")
-    show(f"  at {_place(copy.start)}: the kernel dies, and nothing is moved", style="bold red")
-    for line in str(copy.fault).splitlines():
-        show(click.wrap_text(line, text_width(), "  ", "    "))
+    show_wrapped(_title(operation), style="bold")
+    show_wrapped(f"at {_place(copy.start)}: the kernel dies, and nothing is moved", "  ", "bold red")
+    show_wrapped(str(copy.fault), "  ", hang="  ")
 
 
 def _show_summary(operation: Operation, copy: Copy) -> None:
     from . import box_picture
 
     assert copy.tile is not None
-    show(_title(operation), style="bold")
+    show_wrapped(_title(operation), style="bold")
     show(table(("", ""), _summary(operation, copy)), "")
     p = operation.parameters
     for line in box_picture.box_picture(p, copy.tile, text_width() - 2):
         show_cells(f"  {line}")
     for line in (box_picture.legend(copy.tile, operation.stores), *box_picture.other_dimensions(p, copy.tile)):
-        show(click.wrap_text(line, text_width(), "  ", "  "))
+        show_wrapped(line, "  ")
     if operation.direction != "prefetch":
         show("")
         _show_values(operation, copy)
@@ -298,7 +299,7 @@ def _show_values(operation: Operation, copy: Copy) -> None:
     held = "is stored" if operation.stores else "arrives"
     rows = values.reshape(-1, values.shape[-1])
     title = f"The tile that {held}, {shape}{' as rows' if values.ndim > 2 else ''}, the swizzle undone"
-    show(click.wrap_text(title, text_width()), style="bold")
+    show_wrapped(title, style="bold")
     width = text_width() - 2
     edge = 3 if width >= _ROOMY else 2
     text = np.array2string(
@@ -332,7 +333,7 @@ def _show_elements(operation: Operation, copy: Copy, limit: int) -> None:
 
 
 def _show_many(operation: Operation, copies: Sequence[Copy], limit: int) -> None:
-    show(_title(operation), style="bold")
+    show_wrapped(_title(operation), style="bold")
     shown, rest = _show_limited((_row(copy) for copy in copies), limit, len(copies))
     headings = ("start", "bytes", "in bounds", "out of bounds", "fault")
     faults = [copy for copy in copies if copy.fault is not None]
@@ -343,11 +344,10 @@ def _show_many(operation: Operation, copies: Sequence[Copy], limit: int) -> None
         done += f", {sum(copy.transaction_bytes for copy in copies):,} B for mbarriers"
     if past := sum(copy.past_rows for copy in copies):
         done += f", {past} B written after the tensor's rows"
-    show(done)
+    show_wrapped(done)
     if faults:
-        show(f"{len(faults)} of them kill the kernel; the first:", style="bold red")
-        for line in str(faults[0].fault).splitlines():
-            show(click.wrap_text(line, text_width(), "  ", "    "))
+        show_wrapped(f"{len(faults)} of them kill the kernel; the first:", style="bold red")
+        show_wrapped(str(faults[0].fault), "  ", hang="  ")
 
 
 def _row(copy: Copy) -> tuple[str, ...]:

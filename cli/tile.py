@@ -17,7 +17,7 @@ from .failures import Failure, violations_text
 from .map_source import read_tensor_map
 from .options import Integers, Member, TargetName
 from .output import show, table, text_width
-from .pictures import show_cells, write_picture
+from .pictures import show_cells, show_wrapped, write_picture
 
 if TYPE_CHECKING:
     from cupytma.sim.model import Dimension
@@ -102,7 +102,7 @@ def _tensor_map(source: tuple[str, ...], given: dict[str, Any], target: Target) 
 def _show(covering: Covering, store: bool) -> None:
     p = covering.parameters
     unit = f"slices of {p.slice_bytes} B" if p.slice_bytes else str(p.data_type)
-    show(f"A tensor of {_product(p.global_dim)} {unit} in boxes of {_product(p.box_dim)}", style="bold")
+    show_wrapped(f"A tensor of {_product(p.global_dim)} {unit} in boxes of {_product(p.box_dim)}", style="bold")
     headings = ("dimension", *(str(number) for number in range(len(covering.dimensions))))
     show(table(headings, _rows(covering), right=headings[1:]), "")
     show(table(("", ""), _totals(covering, store)))
@@ -171,7 +171,7 @@ def _show_covering(covering: Covering) -> None:
     for line in lines:
         show_cells(f"  {line}")
     more = "".join(f"; {d.boxes} times along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
-    show(click.wrap_text(legend(lines) + more, text_width(), "  ", "  "))
+    show_wrapped(legend(lines) + more, "  ")
 
 
 def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
@@ -181,11 +181,12 @@ def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
 
     found, parameters = sim.tile_map(tensor_map, at), tensor_map.decode()
     inside = int(found.inside.sum())
-    show(f"The box at {_product(at, ', ')}: {inside:,} in bounds, {len(found.inside) - inside:,} outside", style="bold")
+    title = f"The box at {_product(at, ', ')}: {inside:,} in bounds, {len(found.inside) - inside:,} outside"
+    show_wrapped(title, style="bold")
     for line in box_picture.box_picture(parameters, found, text_width() - 2):
         show_cells(f"  {line}")
     for line in (box_picture.legend(found, False), *box_picture.other_dimensions(parameters, found)):
-        show(click.wrap_text(line, text_width(), "  ", "  "))
+        show_wrapped(line, "  ")
 
 
 def _product(numbers: tuple[int, ...], sign: str = " × ") -> str:
