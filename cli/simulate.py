@@ -98,6 +98,7 @@ def simulate(
     Files may be - for standard input or output. The exit code is 1 if a copy would kill the kernel.
     """
     from . import simulation
+    from .array_files import LARGEST
 
     output = "json" if as_json else output
     if output == "npy" and save is None:
@@ -109,8 +110,10 @@ def simulate(
     chosen = simulation.every_box(operation) if every_box else _starts(operation, starts, rows)
     if every_box and (starts or rows):
         raise click.UsageError("--every-box says where copies start; leave --at and --rows out")
+    if save is not None and not operation.stores and _saved_bytes(operation, len(chosen)) > LARGEST:
+        raise Failure("these tiles are more than 1 GiB together; save fewer of them")
     memory, given = _data(operation, input_file, tile_file)
-    copies = tuple(simulation.run(operation, chosen, memory, given))
+    copies = tuple(simulation.run(operation, chosen, memory, given, save is not None))
     if save is not None:
         _save(operation, copies, memory, save)
     if picture is not None:
@@ -127,6 +130,16 @@ def simulate(
         _show(operation, copies, output, limit)
     if any(copy.fault for copy in copies):
         raise click.exceptions.Exit(1)
+
+
+class _Died(Failure):
+    """A copy that kills the kernel where something else was asked for than to be told so."""
+
+    exit_code = 1
+
+
+def _saved_bytes(operation: Operation, copies: int) -> int:
+    return copies * (operation.shared_offset + operation.parameters.tile_bytes)
 
 
 def _check_streams(source: tuple[str, ...], read: Sequence[str | None], written: Sequence[str | None]) -> None:
@@ -184,7 +197,7 @@ def _data(
 def _save(operation: Operation, copies: Sequence[Copy], memory: Bytes | None, path: str) -> None:
     import numpy as np
 
-    from .array_files import LARGEST, write_array
+    from .array_files import write_array
     from .tensor_memory import layout_of
 
     if operation.stores:
@@ -193,11 +206,7 @@ def _save(operation: Operation, copies: Sequence[Copy], memory: Bytes | None, pa
     else:
         images = [copy.shared for copy in copies if copy.shared is not None]
         if not images:
-            failure = Failure(f"there is nothing to save, the kernel dies: {copies[0].fault}")
-            failure.exit_code = 1
-            raise failure
-        if sum(image.size for image in images) > LARGEST:
-            raise Failure("these tiles are more than 1 GiB together; save fewer of them")
+            raise _Died(f"there is nothing to save, the kernel dies: {copies[0].fault}")
         empty = np.zeros_like(images[0])
         saved = np.stack([empty if copy.shared is None else copy.shared for copy in copies])
         saved = saved[0] if len(copies) == 1 else saved
@@ -268,7 +277,6 @@ def _summary(operation: Operation, copy: Copy) -> list[tuple[str, str]]:
     tile, p = copy.tile, operation.parameters
     assert tile is not None
     assert copy.shared is not None
-    inside = int(tile.inside.sum())
     what = {0: "slices", 1: "elements"}.get(tile.unit_elements, f"groups of {tile.unit_elements} elements")
     rows = [("start", _place(copy.start))]
     if operation.offsets:
@@ -278,11 +286,11 @@ def _summary(operation: Operation, copy: Copy) -> list[tuple[str, str]]:
     if operation.direction != "prefetch":
         first = operation.shared_offset
         rows.append(("shared memory", f"bytes {first} to {copy.shared.size - 1}, swizzle {p.swizzle}"))
-    rows.append((what, f"{inside:,} in bounds, {len(tile.inside) - inside:,} out of bounds"))
+    rows.append((what, f"{copy.inside:,} in bounds, {copy.outside:,} out of bounds"))
     if copy.past_rows:
         past = f"{copy.past_rows} B are written after the tensor's rows: 16 B are written whole"
         rows.append(("past the rows", past))
-    known = "as measured on hardware" if tile.verified else "from documents; not measured"
+    known = "as measured on hardware" if copy.verified else "from documents; not measured"
     rows.append(("simulated", known))
     return rows
 
@@ -326,8 +334,7 @@ def _show_hex(operation: Operation, copy: Copy, limit: int) -> None:
 def _show_elements(operation: Operation, copy: Copy, limit: int) -> None:
     from .shared_memory import element_rows
 
-    assert copy.tile is not None
-    shown, rest = _show_limited(element_rows(copy, operation), limit, len(copy.tile.inside))
+    shown, rest = _show_limited(element_rows(copy, operation), limit, copy.entries)
     headings = ("shared byte", "value", "coordinates", "global address")
     show(table(headings, shown, right=headings[:2]), *([rest] if rest else []))
 
@@ -351,11 +358,9 @@ def _show_many(operation: Operation, copies: Sequence[Copy], limit: int) -> None
 
 
 def _row(copy: Copy) -> tuple[str, ...]:
-    if copy.tile is None:
+    if copy.fault is not None:
         return (_place(copy.start), "", "", "", type(copy.fault).__name__)
-    inside = int(copy.tile.inside.sum())
-    size = len(copy.tile.inside) * copy.tile.unit_bytes
-    return _place(copy.start), str(size), str(inside), str(len(copy.tile.inside) - inside), ""
+    return _place(copy.start), str(copy.bytes), str(copy.inside), str(copy.outside), ""
 
 
 def _facts(operation: Operation, copies: Sequence[Copy]) -> dict[str, Any]:
@@ -377,12 +382,9 @@ def _copy_facts(copy: Copy) -> dict[str, Any]:
         rules = [violation.rule for violation in getattr(copy.fault, "violations", ())]
         fault = {"kind": type(copy.fault).__name__, "message": str(copy.fault), "rules": rules}
         return {"start": copy.start, "fault": fault}
-    assert copy.tile is not None
-    inside = int(copy.tile.inside.sum())
     return {
-        "start": copy.start, "fault": None, "transaction_bytes": copy.transaction_bytes, "in_bounds": inside,
-        "out_of_bounds": len(copy.tile.inside) - inside, "bytes_past_rows": copy.past_rows,
-        "verified": copy.tile.verified,
+        "start": copy.start, "fault": None, "transaction_bytes": copy.transaction_bytes, "in_bounds": copy.inside,
+        "out_of_bounds": copy.outside, "bytes_past_rows": copy.past_rows, "verified": copy.verified,
     }  # fmt: skip
 
 

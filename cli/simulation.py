@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
+
+from cupytma.targets import TARGETS
 
 from .failures import Failure
 from .progress import progress_bar
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 Start = tuple[int, ...]
 
 MOST_COPIES = 100_000
-_PATIENCE = 0.5  # seconds without a bar
+PATIENCE = 0.5
+"""Seconds without a bar."""
+
 _CHUNK = 16
+_SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
 # The simulator maps loads alone.
 _LOAD_MODES = {"tile::scatter4": "tile::gather4", "im2col_no_offs": "im2col"}
 
@@ -92,26 +97,45 @@ class Copy:
         What kills the kernel; then nothing below is known.
     transaction_bytes : int
         What a load adds to the mbarrier's count.
-    tile : TileMap or None
-    shared : ndarray of uint8 or None
-        Shared memory from byte 0 to the end of the tile.
-    places : ndarray of int64, shape (entries of the tile, bytes of one), or None
-        Where in `shared` each byte of each entry is.
+    entries, inside : int
+        Elements of the tile (or groups of packed ones, or slices), and those of them that are in the tensor.
+    bytes : int
+        Of all entries.
     past_rows : int
         Bytes that a store writes past the ends of rows.
+    verified : bool
+        Whether hardware was measured to do this.
+    shared : ndarray of uint8 or None
+        Shared memory from byte 0 to the end of the tile, if it was kept.
+    tile : TileMap or None
+    places : ndarray of int64, shape (entries of the tile, bytes of one), or None
+        Where in `shared` each byte of each entry is. This and `tile` are known of a single copy alone.
     """
 
     start: Start
     fault: Fault | None = None
     transaction_bytes: int = 0
-    tile: TileMap | None = None
-    shared: Bytes | None = None
-    places: Int64 | None = None
+    entries: int = 0
+    inside: int = 0
+    bytes: int = 0
     past_rows: int = 0
+    verified: bool = False
+    shared: Bytes | None = None
+    tile: TileMap | None = None
+    places: Int64 | None = None
+
+    @property
+    def outside(self) -> int:
+        """Entries out of bounds."""
+        return self.entries - self.inside
 
 
 def run(
-    operation: Operation, starts: Sequence[Start], memory: Bytes | None, given: npt.NDArray[Any] | None
+    operation: Operation,
+    starts: Sequence[Start],
+    memory: Bytes | None,
+    given: npt.NDArray[Any] | None,
+    keep_shared: bool = False,
 ) -> Iterator[Copy]:
     """Simulate copies, one after the other.
 
@@ -124,6 +148,8 @@ def run(
         only be loaded.
     given : ndarray or None
         What the tile holds that is stored: its elements, or the bytes of shared memory; None for generated ones.
+    keep_shared : bool
+        Whether every copy keeps shared memory; that of a single one is always kept.
 
     Raises
     ------
@@ -132,9 +158,12 @@ def run(
     Failure
         If memory or the tile are not as the tensor map needs them.
     """
-    with progress_bar(len(starts), operation.direction, _PATIENCE) as report:
+    with progress_bar(len(starts), operation.direction, PATIENCE) as report:
         for done, start in enumerate(starts):
-            yield _one(operation, start, memory, given)
+            copy = _one(operation, start, memory, given)
+            if len(starts) > 1:  # the maps of thousands of tiles take more memory than machines have
+                copy = replace(copy, tile=None, places=None, shared=copy.shared if keep_shared else None)
+            yield copy
             report(done + 1, operation.direction)
 
 
@@ -150,14 +179,16 @@ def _one(operation: Operation, start: Start, memory: Bytes | None, given: npt.ND
 
 def _check(operation: Operation, start: Start) -> int:
     """Raise the copy's fault, if it has one; else the bytes that it writes past rows."""
-    from cupytma.sim.checks import check_operands
+    from cupytma.sim.checks import check_operands, check_shared_room
     from cupytma.sim.geometry import geometry
-    from cupytma.sim.traversal import traverse
+    from cupytma.sim.traversal import shared_extent, traverse
 
     plan = geometry(operation.tensor_map, operation.mode, store=operation.stores)
-    plan, coordinates, offsets, _ = check_operands(
+    plan, coordinates, offsets, place = check_operands(
         plan, start, operation.offsets, operation.shared_offset, store=operation.stores
     )
+    if operation.direction != "prefetch":
+        check_shared_room(plan, place + shared_extent(plan, place), _SHARED_BYTES)
     rows = traverse(plan, coordinates, offsets, store=operation.stores)
     count = plan.rows if rows.inside is None else int(rows.inside.sum())
     return count * (rows.last - rows.exact_last)
@@ -196,7 +227,10 @@ def _moved(
         sim.reduce(
             tensor_map, how.op, start, memory=window, base=base, shared=shared, shared_offset=how.shared_offset
         )
-    return Copy(start, None, count, tile, shared, places, past_rows)
+    return Copy(
+        start, None, count, len(tile.inside), int(tile.inside.sum()), places.size, past_rows, tile.verified, shared,
+        tile, places,
+    )  # fmt: skip
 
 
 def _places(parameters: AnyParameters, tile: TileMap) -> Int64:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -84,13 +86,25 @@ def test_results_are_not_mixed_with_the_bar() -> None:
 
     import cupytma as tma
 
-    encoded = tma.Tiled(data_type="UINT8", global_address=0, global_dim=(16, 4000), box_dim=(16, 1)).encode()
-    source = bytes(encoded).hex()
-    command = [sys.executable, "-m", "cupytma", "simulate", source, "--every-box", "--limit", "2"]
+    encoded = tma.Tiled(data_type="UINT8", global_address=0, global_dim=(16, 100), box_dim=(16, 1)).encode()
+    at_once = "from cupytma.cli import main, simulation; simulation.PATIENCE = 0; main()"
+    command = [sys.executable, "-c", at_once, "simulate", bytes(encoded).hex(), "--every-box", "--limit", "2"]
     leader, follower = pty.openpty()
+    seen = bytearray()
+
+    def read() -> None:  # all the time: a terminal that nobody reads stops who writes to it
+        with contextlib.suppress(OSError):  # how Linux reports that the other side has closed
+            while data := os.read(leader, 4096):
+                seen.extend(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
     shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, env={**os.environ, "TERM": "xterm"})
     os.close(follower)
+    reader.join()
     os.close(leader)
     plain = subprocess.run(command, capture_output=True)
+    assert b"/100" in seen
+    assert b"100 copies" in shown.stdout
     assert shown.stdout == plain.stdout
     assert plain.stderr == b""
