@@ -125,7 +125,7 @@ def simulate(
     if "-" in (save, picture):
         pass  # standard output is a file's
     elif output == "json":
-        click.echo(json.dumps(_facts(operation, copies), ensure_ascii=False))
+        click.echo(json.dumps(_facts(operation, copies)))
     else:
         _show(operation, copies, output, limit)
     if any(copy.fault for copy in copies):

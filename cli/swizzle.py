@@ -113,7 +113,7 @@ def swizzle(
         if picture == "-":
             return
     if as_json:
-        click.echo(json.dumps(_facts(question, chosen, advice, rows), ensure_ascii=False))
+        click.echo(json.dumps(_facts(question, chosen, advice, rows)))
     else:
         _show(question, chosen, advice, rows)
 

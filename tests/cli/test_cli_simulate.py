@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -361,3 +363,46 @@ def test_an_array_of_the_other_byte_order_is_the_same_array(invoke: Invoke, sour
         np.save(tmp_path / "x.npy", array.astype(dtype))
         outputs.append(invoke("simulate", str(source), "--input", str(tmp_path / "x.npy"), "--json").stdout)
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("name", ["simulate", "swizzle", "tile"])
+def test_help_loads_nothing_heavy(name: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['cupytma', '{name}', '--help']\nfrom cupytma.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'rich', 'ml_dtypes', 'matplotlib', 'cupy'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("swizzled", "tile"), ("interleaved", "tile"), ("packed", "tile"), ("im2col", "im2col")]
+)
+def test_svg_of_a_copy(invoke: Invoke, tmp_path: Path, name: str, kind: str) -> None:
+    from cupytma import view
+
+    drawn = {"tile": lambda: view.tile(_encoded(name), STARTS[name]),
+             "im2col": lambda: view.im2col(_encoded(name), STARTS[name], OFFSETS[name])}[kind]()  # fmt: skip
+    result = invoke(*_arguments(name, "--picture", str(tmp_path / "copy.svg")))
+    assert result.exit_code == 0
+    assert (tmp_path / "copy.svg").read_text() == drawn.svg
+    assert invoke(*_arguments(name, "--picture", "-")).stdout.strip() == drawn.svg.strip()
+
+
+def test_svg_of_a_gather_and_a_scatter(invoke: Invoke, tmp_path: Path) -> None:
+    p = tma.Tiled(data_type="FLOAT32", global_address=ADDRESS, global_dim=(64, 100), box_dim=(32, 1))
+    arguments = ("simulate", bytes(p.encode("sm_100a")).hex(), "--at", "32", "--rows", "3,50,99,7", "--picture", "-")
+    gathered = invoke(*arguments).stdout
+    assert gathered.startswith("<svg")
+    assert invoke(*arguments, "--direction", "store").stdout == gathered
+
+
+def test_there_is_no_picture_of_a_copy_that_dies(invoke: Invoke, source: Path, tmp_path: Path) -> None:
+    result = invoke("simulate", str(source), "--at", "1,0", "--picture", str(tmp_path / "copy.svg"))
+    assert result.exit_code == 1
+    assert "there is no picture" in result.stderr
+    assert not (tmp_path / "copy.svg").exists()
+    result = invoke("simulate", str(source), "--at", "1,0", "--save", "-")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the kernel dies: illegal instruction" in " ".join(result.stderr.split())

@@ -220,8 +220,9 @@ def test_tensors_too_large_to_be_held(invoke: Invoke) -> None:
     [
         "simulate {map} -o hex --limit 0 | head -c 1", "simulate {map} -o elements --limit 0 | head -n 1",
         "simulate {map} -o npy | head -c 1", "simulate {map} >&-", "simulate {map} -o npy >&-",
-        "simulate {map} --json >&-", "simulate <&-", "simulate - <&-", "simulate {map} --input - <&-", "tile {map} >&-", "tile {map} | head -c 1",
-        "swizzle >&-", "swizzle | head -c 1", "tile <&-", "simulate {map} --every-box 2>&-",
+        "simulate {map} --json >&-", "simulate <&-", "simulate - <&-", "simulate {map} --input - <&-",
+        "simulate {map} --every-box 2>&-", "tile {map} >&-", "tile {map} | head -c 1", "tile <&-", "swizzle >&-",
+        "swizzle | head -c 1",
     ],
 )  # fmt: skip
 def test_closed_streams_give_no_traceback(line: str) -> None:
