@@ -15,7 +15,7 @@ ROWS = 8
 _LABEL = 6
 _WIDEST_CELL = 9
 # Styles of the eight chunks of a line, by the place they would have without a swizzle.
-_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "bright_white", "bright_red", "bright_cyan")
+_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red", "bold", "underline")  # seen on light and dark
 
 
 def address_formula(swizzle: Swizzle) -> str:

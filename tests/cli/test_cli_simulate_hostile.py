@@ -178,6 +178,8 @@ def test_any_128_bytes(invoke: Invoke, data: bytes) -> None:
         (("--picture", "/nowhere/x.svg"), "cannot write"),
         (("--save", "-", "--picture", "-"), "standard output can hold one thing"),
         (("--limit", "-1"), "x>=0"),
+        (("--every-box", "-o", "hex"), "hex is of one copy, and there are 16"),
+        (("--direction", "prefetch", "-o", "elements"), "brings nothing to look at"),
     ],
 )
 def test_options_that_make_no_sense(invoke: Invoke, arguments: tuple[str, ...], word: str) -> None:
