@@ -95,15 +95,17 @@ def simulate(
     from .array_files import LARGEST
 
     output = "json" if as_json else output
-    if output == "npy" and save is None:
+    if output == "npy":
+        if save is not None:
+            raise click.UsageError("-o npy is --save to standard output; give one of them")
         save = "-"
     _check_streams(source, (input_file, tile_file), (save, picture))
     tensor_map = read_tensor_map(source)
     operation = simulation.Operation(tensor_map, **_with_rows(how, rows))
     _check_use(operation, input_file, tile_file, save, output)
-    chosen = simulation.every_box(operation) if every_box else _starts(operation, starts, rows)
     if every_box and (starts or rows):
         raise click.UsageError("--every-box says where copies start; leave --at and --rows out")
+    chosen = simulation.every_box(operation) if every_box else _starts(operation, starts, rows)
     if output in _ONE_TILE and len(chosen) > 1:
         raise click.UsageError(f"{output} is of one copy, and there are {len(chosen)}; give one --at")
     if save is not None and not operation.stores and _saved_bytes(operation, len(chosen)) > LARGEST:
@@ -113,11 +115,7 @@ def simulate(
     if save is not None:
         _save(operation, copies, memory, save)
     if picture is not None:
-        drawn = next((copy for copy in copies if copy.fault is None), None)
-        if drawn is not None:
-            _write_picture(picture, operation, drawn.start)
-        else:
-            click.echo("Warning: there is no picture of a copy that kills the kernel", err=True)
+        _write_picture(picture, operation, copies)
     if "-" in (save, picture):
         pass  # standard output is a file's
     elif output == "json":
@@ -211,10 +209,15 @@ def _save(operation: Operation, copies: Sequence[Copy], memory: Bytes | None, pa
     write_array(path, saved)
 
 
-def _write_picture(path: str, operation: Operation, start: Start) -> None:
+def _write_picture(path: str, operation: Operation, copies: Sequence[Copy]) -> None:
+    """Draw the first copy that does not die."""
     from cupytma import view
     from cupytma.tensormap import Tiled
 
+    start = next((copy.start for copy in copies if copy.fault is None), None)
+    if start is None:
+        click.echo("Warning: there is no picture of a copy that kills the kernel", err=True)
+        return
     if isinstance(operation.parameters, Tiled):
         drawn = view.tile(operation.tensor_map, start, mode=operation.load_mode)
     else:

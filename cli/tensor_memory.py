@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from .array_files import LARGEST
-from .failures import Failure
+from .failures import Failure, wrapped_message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,6 +103,10 @@ class Layout:
                 )
             return np.concatenate([array, np.zeros(CHUNK, np.uint8)])
         self._check(array, name)
+        if array.dtype.kind == "f" and array.dtype != self.dtype:
+            click.echo(
+                wrapped_message(f"Warning: {name} holds {array.dtype}, whose bits are taken for {self.dtype}"), err=True
+            )
         memory = self.empty()
         self.view(memory)[...] = array.view(self.dtype) if array.dtype != self.dtype else array
         return memory

@@ -410,3 +410,22 @@ def test_there_is_no_picture_of_a_copy_that_dies(invoke: Invoke, source: Path, t
     result = invoke("simulate", str(source), "--at", "1,0", "--save", "-")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the kernel dies: illegal instruction" in " ".join(result.stderr.split())
+
+
+def test_floats_of_another_type_are_taken_bit_by_bit_with_a_warning(invoke: Invoke, tmp_path: Path) -> None:
+    array = np.random.default_rng(2).normal(size=(12, 24)).astype(np.float16)
+    source = bytes(_encoded("BFLOAT16 with NaN")).hex()
+    outputs = []
+    for given, warned in ((array, True), (array.view(np.uint16), False), (array.view("V2"), False)):
+        np.save(tmp_path / "x.npy", given)
+        result = invoke("simulate", source, "--input", str(tmp_path / "x.npy"), "--json")
+        assert ("holds float16, whose bits are taken for bfloat16" in " ".join(result.stderr.split())) == warned
+        outputs.append(result.stdout)
+    assert len(set(outputs)) == 1
+
+
+def test_an_array_in_fortran_order_is_the_same_array(invoke: Invoke, source: Path, tmp_path: Path) -> None:
+    array = np.arange(20000).reshape(100, 200).astype(np.float16)
+    np.save(tmp_path / "x.npy", np.asfortranarray(array))
+    result = invoke("simulate", str(source), "--at", "64,32", "--input", str(tmp_path / "x.npy"), "--json")
+    assert np.array_equal(json.loads(result.stdout)["tile"]["values"], array[32:64, 64:128])

@@ -178,6 +178,7 @@ def test_any_128_bytes(invoke: Invoke, data: bytes) -> None:
         (("--picture", "/nowhere/x.svg"), "cannot write"),
         (("--save", "-", "--picture", "-"), "standard output can hold one thing"),
         (("--limit", "-1"), "x>=0"),
+        (("-o", "npy", "--save", "x.npy"), "give one of them"),
         (("--every-box", "-o", "hex"), "hex is of one copy, and there are 16"),
         (("--direction", "prefetch", "-o", "elements"), "brings nothing to look at"),
     ],
