@@ -31,7 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "layout": ("layout", "Show which bits of a tensor map hold what."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
     "rules": ("rules", "Show what a tensor map must obey, and how to mend it."),
+    "simulate": ("simulate", "Simulate a copy: the bytes that arrive, or the fault."),
     "slots": ("slots", "Show the slots of a tensor map, and what the device writes."),
+    "swizzle": ("swizzle", "Draw a swizzle, count bank conflicts, recommend one."),
+    "tile": ("tile", "Show how boxes cover a tensor, and what lies outside."),
 }
 
 

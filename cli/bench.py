@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .failures import Failure
 from .output import show, table
+from .progress import progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cupytma.ops.benchmark import Case, Measurement, Skipped
-
-    Started = Callable[[Case], None]
 
 
 @click.command(
@@ -60,8 +55,9 @@ def bench(only: tuple[str, ...], repeats: int, scale: str | None, as_json: bool,
 
     target = str(current_target())  # complains of a missing GPU
     divisor = int(scale) if scale else benchmark.fitting_scale(cases, benchmark.free_memory())
-    with _progress(len(cases)) as started:
-        found = list(benchmark.run(cases, divisor, repeats, started))
+    order = {case.name: 1 + i for i, case in enumerate(cases)}
+    with progress_bar(1 + len(cases), "a plain copy") as report:
+        found = list(benchmark.run(cases, divisor, repeats, lambda case: report(order[case.name], case.name)))
     about = {"device": _device_name(), "target": target, "scale": divisor, "repeats": repeats}
     if as_json:
         click.echo(json.dumps({**about, "cases": [_facts(one) for one in found]}))
@@ -74,21 +70,6 @@ def _list(cases: Sequence[Case], as_json: bool) -> None:
         click.echo(json.dumps([{"name": c.name, "group": c.group, "description": c.description} for c in cases]))
     else:
         show(table(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases]))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Started]:
-    """A bar on a terminal, told of each case that starts."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        task = progress.add_task("a plain copy", total=total + 1)
-        yield lambda case: progress.update(task, description=case.name, advance=1)
 
 
 def _device_name() -> str:

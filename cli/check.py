@@ -6,24 +6,27 @@ import json
 import sys
 import warnings
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import DescriptorError, KernelWarning
+from cupytma.errors import CupytmaError, DescriptorError, KernelWarning
 from cupytma.targets import Target
 
-from .failures import Failure, violations_text
+from .failures import Failure, failure_of, violations_text
 from .options import TargetName
 from .output import show, table, text_width
+from .progress import progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 if TYPE_CHECKING:
     from cupytma.check import Finding
-    from cupytma.tensormap import TensorMap
+    from cupytma.tensormap import TensorMap, Violation
 
 # A module of PTX may be long; what holds descriptors is short.
 _LARGEST_CODE = 1 << 27
+_PATIENCE = 0.5  # seconds without a bar
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -42,11 +45,12 @@ class MapOption(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
 @click.command(
     epilog="\b\nExamples:\n"
     "  cupytma check kernel.cu\n"
+    "  cupytma check src/*.cu --strict\n"
     "  cupytma check kernel.ptx --tensormap 0=map.bin --sarif > check.sarif\n"
     "  cupytma check map.bin\n"
     "  cupytma check --rules"
 )
-@click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--target", "-t", type=TargetName(), help="What CUDA C++ is compiled for, or a map used on.  [sm_90a]")
 @click.option("--tensormap", "maps", multiple=True, type=MapOption(), help="The map in a parameter, by its place.")
 @click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro.")
@@ -60,7 +64,7 @@ class MapOption(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
 @click.option("--strict", is_flag=True, help="Fail for warnings too.")
 @click.option("--rules", is_flag=True, help="List what is looked for.")
 def check(
-    file: str | None,
+    files: tuple[str, ...],
     target: Target | None,
     maps: tuple[tuple[int | str, str], ...],
     defines: tuple[str, ...],
@@ -75,45 +79,97 @@ def check(
     """Check a kernel, or a tensor map, without a GPU.
 
     FILE is PTX, CUDA C++ or a tensor map (as `cupytma decode` reads it); - is standard input. Exit code 0: no error;
-    1: errors (with --strict, warnings too); 2: the file cannot be checked.
+    1: errors (with --strict, warnings too); 2: a file cannot be checked.
     """
     if rules:
         if as_sarif:
             raise click.UsageError("--sarif is for findings; the list of rules is text, or JSON with --json")
         _print_rules(as_json)
         return
-    if file is None:
+    if not files:
         raise click.UsageError("nothing to check; give a file, or - for standard input")
+    if files.count(STANDARD_INPUT) > 1:
+        raise click.UsageError("standard input can be checked once")
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif are two formats; give one of them")
+    macros = {name: value if has else None for name, has, value in (d.partition("=") for d in defines)}
+    how = _How(target, maps, macros, includes, options, names, as_sarif)
+    checked = [_check(files[0], how)] if len(files) == 1 else _check_all(files, how)
+    for one in checked:
+        for warning in one.warnings:
+            click.echo(f"Warning: {one.label + ': ' if len(files) > 1 else ''}{warning}", err=True)
+        if one.failure is not None:
+            one.failure.show()
+    _print(checked, target, as_json, as_sarif)
+    failing = ("error", "warning") if strict else ("error",)
+    if any(one.failure is not None for one in checked):
+        raise click.exceptions.Exit(2)
+    if any(one.broken or any(finding.severity in failing for finding in one.findings) for one in checked):
+        raise click.exceptions.Exit(1)
+
+
+@dataclass(frozen=True)
+class _How:
+    """What the options say of every file."""
+
+    target: Target | None
+    maps: tuple[tuple[int | str, str], ...]
+    macros: dict[str, str | None]
+    includes: tuple[str, ...]
+    options: tuple[str, ...]
+    names: tuple[str, ...]
+    as_sarif: bool
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What was found in one file: findings of a kernel, or broken rules of a tensor map, or why neither."""
+
+    label: str
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    broken: tuple[Violation, ...] | None = None
+    failure: Failure | None = None
+
+
+def _check_all(files: tuple[str, ...], how: _How) -> list[_Checked]:
+    """Check several files; one that cannot be checked keeps no other from it."""
+    found = []
+    with progress_bar(len(files), "checking", _PATIENCE) as report:
+        for done, file in enumerate(files):
+            report(done, file)
+            try:
+                found.append(_check(file, how))
+            except (CupytmaError, click.ClickException) as error:
+                said = failure_of(error) if isinstance(error, CupytmaError) else error
+                found.append(_Checked(_label(file), failure=Failure(f"{_label(file)}: {said.message}")))
+    return found
+
+
+def _label(file: str) -> str:
+    return "stdin" if file == STANDARD_INPUT else file
+
+
+def _check(file: str, how: _How) -> _Checked:
     data = read_file(file, _LARGEST_CODE)
-    text = as_text(data)
+    text, label = as_text(data), _label(file)
     kind = kind_of(text)
     if kind == "map":
-        if as_sarif or maps:
+        if how.as_sarif or how.maps:
             raise click.UsageError("--sarif and --tensormap are for kernels; this is no PTX and no CUDA C++")
-        _check_map(data, target, as_json)
-        return
+        return _Checked(label, broken=_broken_rules(data, how.target))
     from cupytma.check import check_cuda, check_ptx
 
-    given = {name: _read_map(path) for name, path in maps}
-    label = "stdin" if file == STANDARD_INPUT else file
+    given = {name: _read_map(path) for name, path in how.maps}
     if kind == "ptx":
-        found = check_ptx(text or "", given)
-    else:
-        macros = {name: value if has else None for name, has, value in (d.partition("=") for d in defines)}
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", KernelWarning)
-            found = check_cuda(
-                text or "", target or "sm_90a", given, file=label, options=options, defines=macros, includes=includes,
-                name_expressions=names,
-            )  # fmt: skip
-        for warning in said:
-            click.echo(f"Warning: {warning.message}", err=True)
-    _print_findings(found, label, as_json, as_sarif)
-    failing = ("error", "warning") if strict else ("error",)
-    if any(finding.severity in failing for finding in found):
-        raise click.exceptions.Exit(1)
+        return _Checked(label, check_ptx(text or "", given))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", KernelWarning)
+        found = check_cuda(
+            text or "", how.target or "sm_90a", given, file=label, options=how.options, defines=how.macros,
+            includes=how.includes, name_expressions=how.names,
+        )  # fmt: skip
+    return _Checked(label, found, tuple(str(warning.message) for warning in said))
 
 
 def kind_of(text: str | None) -> str:
@@ -134,21 +190,11 @@ def _read_map(path: str) -> TensorMap:
         raise Failure(f"{name_of(path)} is no tensor map: {error}") from None
 
 
-def _check_map(data: bytes, target: Target | None, as_json: bool) -> None:
+def _broken_rules(data: bytes, target: Target | None) -> tuple[Violation, ...]:
     from cupytma.targets import TARGETS
     from cupytma.tensormap import TensorMap
 
-    from .descriptor_writing import print_violations_as_json
-
-    broken = TensorMap.parse(data).decode().violations(target or TARGETS["sm_100a"])
-    if as_json:
-        print_violations_as_json(broken)
-    elif broken:
-        click.echo(violations_text("no driver would make this tensor map", broken))
-    else:
-        show(f"a legal tensor map{f' for {target}' if target else ''}")
-    if broken:
-        raise click.exceptions.Exit(1)
+    return TensorMap.parse(data).decode().violations(target or TARGETS["sm_100a"])
 
 
 def _print_rules(as_json: bool) -> None:
@@ -162,27 +208,58 @@ def _print_rules(as_json: bool) -> None:
     show(table(("rule", "severity", "what must hold"), rows))
 
 
-def _print_findings(found: tuple[Finding, ...], label: str, as_json: bool, as_sarif: bool) -> None:
-    from cupytma.check import report
-
+def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sarif: bool) -> None:
     if as_json:
-        click.echo(json.dumps(report.as_json(found), indent=2, ensure_ascii=False))
+        documents = [_document(one) for one in checked]
+        several = [{"file": one.label, **document} for one, document in zip(checked, documents, strict=True)]
+        # Of one kernel the findings themselves, as before there were several.
+        listed = several if len(checked) > 1 else documents[0].get("findings", documents[0])
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
         return
     if as_sarif:
-        click.echo(json.dumps(report.as_sarif(found, label), indent=2, ensure_ascii=False))
+        from cupytma.check import report
+
+        placed = [replace(found, file=found.file or one.label) for one in checked for found in one.findings]
+        click.echo(json.dumps(report.as_sarif(placed), indent=2, ensure_ascii=False))
         return
-    for finding in found:
-        place = finding.place if finding.file else f"{label}:{finding.line}"
-        head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
-        if sys.stdout.isatty():  # elsewhere one line, as editors read it
-            head = click.wrap_text(head, text_width(), subsequent_indent="    ")
-        styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
-        click.echo(head.replace(f"{finding.severity}:", styled, 1))
-        click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
-    click.echo(_summary(found))
+    for one in checked:
+        for finding in one.findings:
+            _print_finding(finding, one.label)
+        if one.broken:
+            head = f"{one.label}: " if len(checked) > 1 else ""
+            click.echo(violations_text(f"{head}no driver would make this tensor map", one.broken))
+    if len(checked) > 1 or checked[0].broken is None:
+        click.echo(_summary(checked))
+    elif not checked[0].broken:
+        show(f"a legal tensor map{f' for {target}' if target else ''}")
 
 
-def _summary(found: tuple[Finding, ...]) -> str:
-    counts = Counter(finding.severity for finding in found)
+def _document(one: _Checked) -> dict[str, Any]:
+    from cupytma.check import report
+
+    if one.failure is not None:
+        return {"error": one.failure.message}
+    if one.broken is not None:
+        broken = [{"rule": v.rule, "message": v.message, "fix": v.fix, "index": v.index} for v in one.broken]
+        return {"violations": broken}
+    return {"findings": report.as_json(one.findings)}
+
+
+def _print_finding(finding: Finding, label: str) -> None:
+    place = finding.place if finding.file else f"{label}:{finding.line}"
+    head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
+    if sys.stdout.isatty():  # elsewhere one line, as editors read it
+        head = click.wrap_text(head, text_width(), subsequent_indent="    ")
+    styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
+    click.echo(head.replace(f"{finding.severity}:", styled, 1))
+    click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
+
+
+def _summary(checked: list[_Checked]) -> str:
+    counts = Counter(finding.severity for one in checked for finding in one.findings)
     parts = [f"{counts[kind]} {kind}{'s'[: counts[kind] != 1]}" for kind in _COLOURS if counts[kind]]
-    return ", ".join(parts) or "nothing found"
+    maps, failures = sum(bool(one.broken) for one in checked), sum(one.failure is not None for one in checked)
+    parts += [f"{maps} illegal tensor map{'s'[: maps != 1]}"] * bool(maps)
+    parts += [f"{failures} not checked"] * bool(failures)
+    found = ", ".join(parts) or "nothing found"
+    return f"{len(checked)} files: {found}" if len(checked) > 1 else found

@@ -10,6 +10,7 @@ import click
 
 from .failures import Failure
 from .output import show, table
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     from cupytma.record import Disagreement, Recording
@@ -72,11 +73,9 @@ def _recorded(cases: int, faults: int, seed: int) -> Recording:
     from cupytma.record import record_random
     from cupytma.runtime.compiler import current_target
 
-    if not sys.stderr.isatty():
-        return record_random(cases, faults, seed)
     current_target()  # complain of a missing GPU before there is a bar
-    with click.progressbar(length=cases + faults, label="copies", file=sys.stderr) as bar:
-        return record_random(cases, faults, seed, progress=lambda done, _: bar.update(done - bar.pos))
+    with progress_bar(cases + faults, "copies") as report:
+        return record_random(cases, faults, seed, progress=lambda done, _: report(done, "copies"))
 
 
 def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:

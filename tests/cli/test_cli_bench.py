@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -98,14 +99,14 @@ def test_json_has_every_number(invoke, measured) -> None:
     assert (one["name"], one["other_seconds"], one["of_copy"]) == ("im2col", {"CuPy": 1.5e-3}, pytest.approx(0.8))
 
 
-def test_a_terminal_shows_the_case_that_is_being_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
+def test_progress_is_told_of_each_case(invoke, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple] = []
 
-    terminal = io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stderr", terminal)
-    with command._progress(2) as started:
-        started(NAMED["im2col"])
-    assert "im2col" in terminal.getvalue()
-    assert "1/3" in terminal.getvalue()
+    @contextmanager
+    def bar(total, label):
+        told.append((total, label))
+        yield lambda done, now: told.append((done, now))
+
+    monkeypatch.setattr(command, "progress_bar", bar)
+    invoke("bench", "--only", "im2col,permute")
+    assert told == [(3, "a plain copy"), (1, "permute"), (2, "im2col")]

@@ -133,3 +133,43 @@ def test_templates_are_checked_in_the_instances_that_are_named(invoke: Invoke, k
     assert "Warning: templates" in result.stderr
     result = invoke("check", str(kernel), "--name", "kernel<3>")
     assert (result.exit_code, result.stderr) == (1, "")
+
+
+def test_several_files_are_checked_and_each_finding_says_where_it_is(invoke: Invoke, tmp_path: Path) -> None:
+    names = ["bad.cu", "good.cu", "map.bin", "ptx.ptx"]
+    bad, good, binary, ptx = (tmp_path / name for name in names)
+    bad.write_text(BAD)
+    good.write_text(GOOD)
+    binary.write_bytes(bytes(MAP.replace_raw("box_dim", 3, ordinal=0)))
+    ptx.write_text(tma.compile(BAD, "sm_90a").ptx)
+    files = [str(path) for path in (bad, good, binary, ptx)]
+    result = invoke("check", *files)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if "[proxy-fence-missing]" in line] == [
+        line for path in (bad, ptx) for line in lines if line.startswith(f"{path}:")
+    ]
+    assert any(line.startswith(f"{binary}: no driver would make") for line in lines)
+    assert lines[-1] == "4 files: 2 errors, 1 illegal tensor map"
+    rows = json.loads(invoke("check", *files, "--json").stdout)
+    assert [row["file"] for row in rows] == files
+    assert [len(row.get("findings", row.get("violations"))) > 0 for row in rows] == [True, False, True, True]
+    assert invoke("check", str(good), str(good)).stdout == "2 files: nothing found\n"
+
+
+def test_a_file_that_cannot_be_checked_keeps_no_other_from_it(invoke: Invoke, kernel: Path) -> None:
+    result = invoke("check", "/nowhere/at/all.cu", str(kernel))
+    assert result.exit_code == 2
+    assert "Error: /nowhere/at/all.cu: cannot read" in result.stderr
+    assert result.stdout.splitlines()[-1] == "2 files: 1 error, 1 not checked"
+    rows = json.loads(invoke("check", "/nowhere/at/all.cu", str(kernel), "--json").stdout)
+    assert ["error" in row for row in rows] == [True, False]
+    assert invoke("check", "-", "-", input=BAD).exit_code == 2
+
+
+def test_findings_of_several_files_are_one_sarif_log(invoke: Invoke, kernel: Path, tmp_path: Path) -> None:
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(tma.compile(BAD, "sm_90a").ptx)
+    (run,) = json.loads(invoke("check", str(kernel), str(ptx), "--sarif").stdout)["runs"]
+    places = [found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for found in run["results"]]
+    assert places == [str(kernel), str(ptx)]
