@@ -39,6 +39,14 @@ class EmissionError(CupytmaError, ValueError):
     """An instruction that PTX does not have, or that the target does not have."""
 
 
+class PictureError(CupytmaError, ValueError):
+    """What a picture cannot be made of."""
+
+
+class MissingLibraryError(CupytmaError, ImportError):
+    """A library that is not among the ones this package needs, and that what was asked for does need."""
+
+
 class CheckError(CupytmaError, ValueError):
     """What the kernel checker cannot take: no text, a tensor map that is none, or one that no kernel takes."""
 
