@@ -20,14 +20,19 @@ from typing import Any
 import nbclient
 import nbformat
 
+from cupytma.view.widgets import STATIC
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MEASURED = "measured"
-_WIDGET = "application/vnd.jupyter.widget-view+json"
+COMMAND = "python tests/notebooks/stored_notebooks.py"
+_WIDGET, _SVG = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
 _CELL_SECONDS = 120
 # A figure's places depend on matplotlib's version, its words do not.
 _FIGURE = re.compile(r'<g id="figure_\d+">')
 _WORDS = re.compile(r"<text[^>]*>([^<]*)</text>")
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)  # matplotlib's version
+_CELL_LINE = re.compile(r" \(\d+\.py:\d+\)")  # a line of a cell, whose file's name is the kernel's affair
 
 Notebook = Any
 
@@ -48,19 +53,16 @@ def execute(path: Path) -> Notebook:
         If a cell raises.
     """
     notebook = read(path)
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before)))
-    try:
-        nbclient.NotebookClient(
-            notebook, timeout=_CELL_SECONDS, kernel_name="python3", record_timing=False, store_widget_state=False,
-            resources={"metadata": {"path": str(ROOT)}},
-        ).execute()  # fmt: skip
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+    environment = os.environ | {STATIC: "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *_python_path()])}
+    client = nbclient.NotebookClient(
+        notebook, timeout=_CELL_SECONDS, kernel_name="python3", record_timing=False, store_widget_state=False
+    )
+    client.execute(env=environment, cwd=str(ROOT))
     return tidied(notebook)
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def tidied(notebook: Notebook) -> Notebook:
@@ -75,7 +77,10 @@ def tidied(notebook: Notebook) -> Notebook:
         if MEASURED in cell.metadata.get("tags", ()):
             cell.outputs = []
         for output in cell.outputs:
-            output.get("data", {}).pop(_WIDGET, None)
+            data = output.get("data", {})
+            data.pop(_WIDGET, None)
+            if _SVG in data:
+                data[_SVG] = _CELL_LINE.sub("", _METADATA.sub("", data[_SVG]))
         cell.outputs = _joined(cell.outputs)
     return notebook
 
@@ -110,7 +115,7 @@ def _joined(outputs: list[Any]) -> list[Any]:
 def _comparable(output: Any) -> Any:
     if output.output_type == "stream":
         return output.name, output.text
-    return {kind: _words(data) if kind == "image/svg+xml" else data for kind, data in output.data.items()}
+    return {kind: _words(data) if kind == _SVG else data for kind, data in output.data.items()}
 
 
 def _words(svg: str) -> Any:
