@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupytma.errors import PictureError
-from cupytma.tensormap.codec import layout_and_rank
+from cupytma.tensormap.codec import FieldValue, layout_and_rank
 from cupytma.tensormap.fields import LAYOUTS, RANKS, WORDS, BitField, fields_of
-from cupytma.view.drawing import HUES, WIDTH, Canvas, Picture, fitted, text_width
+from cupytma.view.drawing import HUES, WIDTH, Canvas, Picture, text_width
 from cupytma.view.subjects import map_of
 
 if TYPE_CHECKING:
@@ -70,13 +70,15 @@ def bit_fields(
     """
     if tensor_map is None:
         _check_layout(layout, rank)
-        return _picture(layout, rank, {}, "")
+        return _picture(layout, rank, {})
     given = map_of(tensor_map)
     layout, rank = layout_and_rank(int.from_bytes(bytes(given), "little"))
-    found = {field.label: f"{field.value:#x}" if field.label == "global_address" else f"{field.value}" for field in given.fields()}
-    meanings = {field.label: field.meaning for field in given.fields() if field.meaning}
-    values = {label: f"{value} ({meanings[label]})" if label in meanings else value for label, value in found.items()}
-    return _picture(layout, rank, values, "", given.reserved_bits)
+    return _picture(layout, rank, {field.label: _value(field) for field in given.fields()}, given.reserved_bits)
+
+
+def _value(field: FieldValue) -> str:
+    number = f"{field.value:#x}" if field.label == "global_address" else str(field.value)
+    return f"{number} ({field.meaning})" if field.meaning else number
 
 
 def _check_layout(layout: str, rank: int) -> None:
@@ -86,9 +88,7 @@ def _check_layout(layout: str, rank: int) -> None:
         raise PictureError(f"rank is {rank!r}; a {layout} tensor map has one of {', '.join(map(str, RANKS[layout]))}")
 
 
-def _picture(
-    layout: str, rank: int, values: dict[str, str], _: str, reserved: tuple[str, ...] = ()
-) -> Picture:
+def _picture(layout: str, rank: int, values: dict[str, str], reserved: tuple[str, ...] = ()) -> Picture:
     rows = list(_rows(layout, rank, values))
     canvas = Canvas(
         f"Bit fields of a tensor map: {layout}, rank {rank}",
@@ -134,12 +134,12 @@ def _draw_word(canvas: Canvas, word: int, row: list[_Drawn], reserved: tuple[str
         field = drawn.field
         x, width = _LABEL + (64 - field.low - field.width) * _BIT, field.width * _BIT
         canvas.rect(x + 0.5, y + 0.5, width - 1, _ROW - 1, f"{drawn.hue} tint", drawn.tip)
-        label = str(drawn.number) if drawn.number else drawn.name
         if drawn.number and width >= text_width(f"{drawn.number} {field.label}", "small") + 6:
-            label = f"{drawn.number} {field.label}"
-            canvas.text(x + width / 2, y + 19, label, "small middle", tip=drawn.tip)
+            canvas.text(x + width / 2, y + 19, f"{drawn.number} {field.label}", "small middle", tip=drawn.tip)
+        elif drawn.number:
+            canvas.text(x + width / 2, y + 19, str(drawn.number), "small middle", tip=drawn.tip)
         else:
-            canvas.text(x + width / 2, y + 19, label, "middle", tip=drawn.tip)
+            canvas.text(x + width / 2, y + 19, drawn.name, "middle", tip=drawn.tip)
     for place in reserved:
         name, bit = place[1:-1].split("[")
         if int(name) == word:
@@ -156,7 +156,8 @@ def _draw_legend(canvas: Canvas, numbered: list[_Drawn], reserved: tuple[str, ..
         canvas.rect(x, top - 11, 22, 14, f"{drawn.hue} tint")
         canvas.text(x + 11, top, str(drawn.number), "small middle")
         canvas.text(x + 28, top, drawn.field.bits, "small faint")
-        canvas.text(x + 28 + 66, top, fitted(drawn.name, width - 100), tip=drawn.tip)
+        form = f", {drawn.field.form}" * (drawn.field.shift > 0)  # one of several places of a value
+        canvas.text(x + 28 + 66, top, drawn.name + form, room=width - 100, tip=drawn.tip)
     y += lines * 18
     if reserved:
         canvas.rect(_LABEL, y - 11, 22, 14, "c5")

@@ -23,10 +23,15 @@ HUES = tuple(f"c{i}" for i in range(len(COLOURS) + 1))
 """Classes of shapes, one for each colour."""
 
 _SIZES = {"": 12, "small": 10.5, "heading": 13}
-# Widest on average that letters of interface fonts are, of their size; a little more, so that texts fit.
-_LETTER = 0.58
+# How wide letters are, of their size, in the wider ones of the fonts that interfaces use; so that texts fit.
+_WIDE, _NARROW = 0.66, 0.55
 
-_STYLE = """
+_STYLE = (
+    "".join(
+        f".cupytma-picture .{hue}{{fill:{colour};stroke:{colour}}}\n"
+        for hue, colour in zip(HUES, (*COLOURS, "currentColor"), strict=True)
+    )
+    + """
 .cupytma-picture{max-width:100%;height:auto;font:12px system-ui,sans-serif;font-variant-numeric:tabular-nums}
 svg.cupytma-picture:root{background:#fff;color:#1f2328}
 @media (prefers-color-scheme:dark){svg.cupytma-picture:root{background:#111;color:#e6e6e6}}
@@ -37,16 +42,16 @@ svg.cupytma-picture:root{background:#fff;color:#1f2328}
 .cupytma-picture .end{text-anchor:end}
 .cupytma-picture .faint{opacity:.75}
 .cupytma-picture .strong{font-weight:700}
-.cupytma-picture .tint{fill-opacity:.38;stroke-opacity:.9}
+.cupytma-picture .tint{fill-opacity:.42;stroke-opacity:.9}
+.cupytma-picture .c7.tint{fill-opacity:.26;stroke-opacity:.5}
 .cupytma-picture .pale{fill-opacity:.14;stroke-opacity:.6}
-.cupytma-picture .hollow{fill:none}
+.cupytma-picture .plain{stroke:none}
+.cupytma-picture .outline{fill:none;stroke-width:2}
 .cupytma-picture .line{fill:none;stroke:currentColor;stroke-opacity:.35}
 .cupytma-picture .edge{fill:none;stroke:currentColor;stroke-width:1.6}
 .cupytma-picture .dashed{stroke-dasharray:5 3}
 .cupytma-picture .hatch{fill:none;stroke-width:1}
-""" + "".join(
-    f".cupytma-picture .{hue}{{fill:{colour};stroke:{colour}}}\n"
-    for hue, colour in zip(HUES, (*COLOURS, "currentColor"), strict=True)
+"""
 )
 
 
@@ -110,7 +115,8 @@ class Canvas:
 
     def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "") -> None:
         """A rectangle, of classes `kind`; `tip` is shown while the pointer is over it."""
-        shape = f'<rect class="{kind}" x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+        size = f'width="{number(width)}" height="{number(height)}"'
+        shape = f'<rect class="{kind}" x="{number(x)}" y="{number(y)}" {size}'
         self._add(f"{shape}><title>{escape(tip)}</title></rect>" if tip else f"{shape}/>", x + width, y + height)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "line") -> None:
@@ -172,7 +178,7 @@ class Canvas:
             for kind in kinds.split("+"):
                 if "hatch" in kind:
                     self.hatch(left, y - 10, 16, 12, kind.replace("hatch", "").strip(), 6)
-                elif "edge" in kind or "track" in kind:
+                elif "dashed" in kind:
                     self.line(left, y - 4, left + 16, y - 4, kind)
                 else:
                     self.rect(left, y - 10, 16, 12, kind)
@@ -185,7 +191,8 @@ class Canvas:
         width, height = min(round(self._right + 8), WIDTH + 100), round(self._bottom + 8)
         size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="cupytma-picture" role="img" {size}>'
-        words = f"<title>{escape(self.title)}</title>" + (f"<desc>{escape(self.description)}</desc>" * bool(self.description))
+        words = f"<title>{escape(self.title)}</title>"
+        words += f"<desc>{escape(self.description)}</desc>" * bool(self.description)
         return Picture(f"{opening}{words}<style>{_STYLE}</style>{''.join(self._parts)}</svg>", self.title)
 
     def _add(self, part: str, right: float, bottom: float) -> None:
@@ -201,14 +208,16 @@ def number(value: float) -> str:
 def text_width(text: str, kind: str = "") -> float:
     """About how many pixels a text takes; rather more than fewer."""
     size = next((_SIZES[name] for name in kind.split() if name in _SIZES), _SIZES[""])
-    return len(text) * size * _LETTER
+    return size * sum(_WIDE if letter.isdigit() or letter.isupper() else _NARROW for letter in text)
 
 
 def fitted(text: str, room: float, kind: str = "") -> str:
     """A text, cut to what fits in so many pixels; empty where not even a few letters do."""
     if text_width(text, kind) <= room:
         return text
-    letters = int(room / text_width("n", kind)) - 1
+    letters = len(text)
+    while letters and text_width(f"{text[:letters]}…", kind) > room:
+        letters -= 1
     return f"{text[:letters]}…" if letters >= 3 else ""
 
 

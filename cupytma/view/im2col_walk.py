@@ -13,60 +13,53 @@ from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.mapping import TileMap, tile_map
 from cupytma.tensormap.enums import OobFill
 from cupytma.tensormap.parameters import Parameters, Tiled
-from cupytma.view.drawing import WIDTH, Canvas, Picture, counted, text_width
+from cupytma.view.drawing import WIDTH, Canvas, Picture, counted
+from cupytma.view.plane import Scale, Spans, draw_area, draw_edges, draw_rulers
 from cupytma.view.subjects import map_of
+from cupytma.view.tile_in_tensor import FILLED, LOADED
 
 if TYPE_CHECKING:
     from cupytma.tensormap.tensor_map import TensorMap
 
 _LABEL, _GAP = 36, 34
-_MOST_CELL, _LEAST_CELL = 30, 11
-_MOST_SIDE = 60
-_MOST_IMAGES = 4
+_LARGEST, _NUMBERED = 30, 14  # pixels of a position at most, and with a number at least
+_MOST_COLUMNS, _MOST_ROWS = 250, 60
+_MOST_PLANES = 4
+_BASE = "c5 outline dashed"
 
 
 @dataclass(frozen=True)
 class _Pixel:
-    """One pixel of the walk: its place in the walk, its position, and whether it is inside the tensor."""
+    """One pixel: its number in the walk, its position along the axes, and whether it is inside the tensor."""
 
     order: int
     position: tuple[int, ...]
     inside: bool
 
+    @property
+    def column(self) -> int:
+        """Its position in W."""
+        return self.position[0]
 
-@dataclass(frozen=True)
-class _Image:
-    """The pixels of the walk that lie in one plane.
+    def row(self, plan: Geometry) -> int:
+        """Its position in H; 0 where there is none."""
+        return self.position[1] if _spatial(plan) > 1 else 0
 
-    Attributes
-    ----------
-    name : str
-        Which plane.
-    pixels : list of _Pixel
-        Positions in W and H.
-    """
-
-    name: str
-    pixels: list[_Pixel]
+    def is_before(self, other: _Pixel, plan: Geometry) -> bool:
+        """Whether the other is the next of the walk, to the right of it and like it."""
+        placed = other.order == self.order + 1 and other.column == self.column + 1 and other.row(plan) == self.row(plan)
+        return placed and other.inside == self.inside
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """What is drawn of every plane: the first position and one past the last, in W and in H."""
+    """What is drawn of every plane: the first position and one past the last, in W and in H; pixels of a position."""
 
     left: int
     right: int
     top: int
     bottom: int
     cell: float
-
-    def x(self, column: float) -> float:
-        """Pixels from the plane's left border."""
-        return (min(max(column, self.left), self.right) - self.left) * self.cell
-
-    def y(self, row: float) -> float:
-        """Pixels from the plane's upper border."""
-        return (min(max(row, self.top), self.bottom) - self.top) * self.cell
 
 
 def im2col(
@@ -125,32 +118,30 @@ def _first(plan: Geometry) -> tuple[int, ...]:
 
 def _picture(plan: Geometry, found: TileMap, offsets: tuple[int, ...], fill: str) -> Picture:
     pixels = _pixels(plan, found)
-    images = _images(plan, pixels)
+    planes = _planes(plan, pixels)
     outside = sum(not pixel.inside for pixel in pixels)
     summary = (
-        f"The walk takes {counted(len(pixels), 'pixel')}: {len(pixels) - outside:,} are loaded, {outside:,} lie outside "
-        f"and are filled with {fill}."
+        f"The walk takes {counted(len(pixels), 'pixel')}: {len(pixels) - outside:,} loaded, {outside:,} outside and "
+        f"filled with {fill}."
     )
-    start = ", ".join(map(str, found.coordinates[0].tolist()))
     canvas = Canvas(f"im2col walk of {counted(len(pixels), 'pixel')}", summary)
-    heading = f"{plan.mode} walk of {counted(len(pixels), 'pixel')}" + f", offsets ({', '.join(map(str, offsets))})" * bool(offsets)
-    canvas.text(0, 16, heading, "heading")
-    canvas.text(0, 36, f"First element read: ({start}). W goes to the right, H down; numbers say the order.", "faint")
-    frame = _frame(plan, pixels, len(images))
-    y = _draw_images(canvas, plan, images[:_MOST_IMAGES], frame)
-    y = canvas.legend(0, y + 8, [
-        ("c0 tint", "loaded"), ("c1 tint+c1 hatch", "outside: filled"), ("c7 pale", "image"),
-        ("c5 edge dashed", "box of base pixels, before offsets"),
+    moved = f", offsets ({', '.join(map(str, offsets))})" * bool(offsets)
+    canvas.text(0, 16, f"{plan.mode} walk of {counted(len(pixels), 'pixel')}{moved}", "heading")
+    start = ", ".join(map(str, found.coordinates[0].tolist()))
+    down = ", H down" * (_spatial(plan) > 1)
+    canvas.text(0, 36, f"W goes to the right{down}. The first element is at ({start}).", "faint")
+    frame = _frame(plan, pixels, len(planes))
+    y = _draw_planes(canvas, plan, dict(list(planes.items())[:_MOST_PLANES]), frame)
+    y = canvas.legend(0, y, [
+        (LOADED, "loaded, numbered in order" if frame.cell >= _NUMBERED else "loaded"),
+        (f"{FILLED}+c1 hatch", "outside: filled"), ("c7 pale", "image"), (_BASE, "box of base pixels, before offsets"),
     ])  # fmt: skip
-    notes = [summary, *_bounds(plan)]
-    if len(images) > _MOST_IMAGES:
-        notes.append(f"{_MOST_IMAGES} of {len(images)} planes are drawn.")
-    canvas.paragraph(0, y, notes)
+    canvas.paragraph(0, y, [summary, *_notes(plan, frame, len(planes))])
     return canvas.picture()
 
 
 def _pixels(plan: Geometry, found: TileMap) -> list[_Pixel]:
-    """Of each pixel the first entry: its position along the axes, W first and the batch last."""
+    """Of each pixel its position along the axes, W first and the batch last."""
     per_row = found.shape[-1]
     axes = [axis.dimension for axis in plan.axes]
     positions = found.coordinates[::per_row][:, axes].tolist()
@@ -159,119 +150,131 @@ def _pixels(plan: Geometry, found: TileMap) -> list[_Pixel]:
     return [_Pixel(i, tuple(p), ok) for i, (p, ok) in enumerate(zip(positions, inside, strict=True))]
 
 
-def _planar(plan: Geometry) -> int:
-    """How many of the axes are drawn: W, and H where there is one."""
-    spatial = len(plan.axes) - 1 - (plan.inner_bytes is None)
-    return min(2, spatial)
+def _spatial(plan: Geometry) -> int:
+    """How many of the axes are spatial; after them come the slice, with interleave, and the batch."""
+    return len(plan.axes) - 1 - (plan.inner_bytes is None)
 
 
-def _images(plan: Geometry, pixels: list[_Pixel]) -> list[_Image]:
-    planar = _planar(plan)
-    planes: dict[tuple[int, ...], list[_Pixel]] = {}
+def _planes(plan: Geometry, pixels: list[_Pixel]) -> dict[str, list[_Pixel]]:
+    """The pixels of every plane of W and H that the walk comes to, by what the plane is called."""
+    planar = min(2, _spatial(plan))
+    names = ["D"] * (_spatial(plan) > 2) + ["slice"] * (plan.inner_bytes is None) + ["image"]
+    planes: dict[str, list[_Pixel]] = {}
     for pixel in pixels:
-        planes.setdefault(pixel.position[planar:], []).append(pixel)
-    return [_Image(_name(plan, rest), members) for rest, members in planes.items()]
+        rest = zip(names, pixel.position[planar:], strict=True)
+        planes.setdefault(", ".join(f"{name} {number}" for name, number in rest), []).append(pixel)
+    return planes
 
 
-def _name(plan: Geometry, rest: tuple[int, ...]) -> str:
-    """Depth, slice and image of a plane."""
-    depth = len(plan.axes) - 1 - (plan.inner_bytes is None) > 2
-    names = ["D"] * depth + ["slice"] * (plan.inner_bytes is None) + ["image"]
-    return ", ".join(f"{name} {number}" for name, number in zip(names, rest, strict=True))
+def _image(plan: Geometry) -> Spans:
+    width = plan.axes[0].extent
+    return 0, width, 0, plan.axes[1].extent if _spatial(plan) > 1 else 1
 
 
-def _extents(plan: Geometry) -> tuple[int, int]:
-    extents = [axis.extent for axis in plan.axes[: _planar(plan)]]
-    return extents[0], (*extents, 1)[1]
-
-
-def _box(plan: Geometry) -> tuple[int, int, int, int]:
-    """The base pixels in W and H: first and one past the last; H of what is not walked there is the image's."""
+def _box(plan: Geometry) -> Spans:
+    """The base pixels in W and H; where H is not walked, all of it."""
     assert plan.walk is not None
     low, high = plan.walk.lower, plan.walk.upper
-    across = low[0], high[0] + 1
-    down = (low[1], high[1] + 1) if plan.walk.spatial > 1 else (0, _extents(plan)[1])
-    return (*across, *down)
+    down = (low[1], high[1] + 1) if plan.walk.spatial > 1 else _image(plan)[2:]
+    return low[0], high[0] + 1, down[0], down[1]
 
 
-def _frame(plan: Geometry, pixels: list[_Pixel], images: int) -> _Frame:
-    """What is drawn: the image, the box and the pixels; where that is too much, what is around the pixels."""
-    width, height = _extents(plan)
-    box = _box(plan)
-    columns = [p.position[0] for p in pixels]
-    rows = [p.position[1] if _planar(plan) > 1 else 0 for p in pixels]
-    spans = []
-    for first, last, corner, end, extent in (
-        (min(columns), max(columns) + 1, box[0], box[1], width), (min(rows), max(rows) + 1, box[2], box[3], height),
-    ):  # fmt: skip
-        low, high = min(0, first, corner), max(extent, last, end)
-        if high - low > _MOST_SIDE:
-            low, high = max(low, first - 2), min(high, last + 2)
-        if high - low > _MOST_SIDE:
-            high = low + _MOST_SIDE
-        spans.append((low, high))
-    (left, right), (top, bottom) = spans
+def _frame(plan: Geometry, pixels: list[_Pixel], planes: int) -> _Frame:
+    """The image, the box and the pixels; of large ones what lies around the pixels."""
+    image, box = _image(plan), _box(plan)
+    columns = [pixel.column for pixel in pixels]
+    rows = [pixel.row(plan) for pixel in pixels]
+    across = _span(columns, (image[0], image[1], box[0], box[1]), _MOST_COLUMNS)
+    down = _span(rows, (image[2], image[3], box[2], box[3]), _MOST_ROWS)
     room = WIDTH - _LABEL - 8
-    cell = min(_MOST_CELL, room / (right - left))
-    if images > 1:  # two beside each other, if the cells stay large enough
-        half = (room - _GAP - _LABEL) / 2 / (right - left)
-        cell = min(cell, half) if half >= _LEAST_CELL else cell
-    return _Frame(left, right, top, bottom, cell)
+    cell = min(_LARGEST, room / (across[1] - across[0]))
+    if planes > 1:  # two beside each other, if their numbers can still be read
+        half = (room - _GAP - _LABEL) / 2 / (across[1] - across[0])
+        cell = min(cell, half) if half >= _NUMBERED else cell
+    return _Frame(*across, *down, cell)
 
 
-def _draw_images(canvas: Canvas, plan: Geometry, images: list[_Image], frame: _Frame) -> float:
-    width = frame.x(frame.right) + _LABEL + _GAP
-    height = frame.y(frame.bottom) + 54
+def _span(visited: list[int], others: tuple[int, ...], most: int) -> tuple[int, int]:
+    first, end = min(visited), max(visited) + 1
+    low, high = min(first, *others), max(end, *others)
+    if high - low > most:
+        low, high = max(low, first - 2), min(high, end + 2)
+    return low, min(high, low + most)
+
+
+def _draw_planes(canvas: Canvas, plan: Geometry, planes: dict[str, list[_Pixel]], frame: _Frame) -> float:
+    width = (frame.right - frame.left) * frame.cell + _LABEL + _GAP
+    height = (frame.bottom - frame.top) * frame.cell + 54
     beside = max(1, int((WIDTH + _GAP) // width))
-    for i, image in enumerate(images):
-        _draw_image(canvas, plan, image, frame, _LABEL + i % beside * width, 86 + i // beside * height)
-    return 86 + -(-len(images) // beside) * height - 30
+    for i, (name, pixels) in enumerate(planes.items()):
+        left, top = _LABEL + i % beside * width, 86 + i // beside * height
+        x = Scale(frame.left, frame.right, left, frame.cell)
+        y = Scale(frame.top, frame.bottom, top, frame.cell)
+        canvas.text(left, top - 26, name, "small strong")
+        _draw_plane(canvas, plan, pixels, x, y)
+    return 96 + -(-len(planes) // beside) * height - 30
 
 
-def _draw_image(canvas: Canvas, plan: Geometry, image: _Image, frame: _Frame, x: float, y: float) -> None:
-    columns, rows = _extents(plan)
-    canvas.text(x, y - 26, image.name, "small strong")
-    left, right, top, bottom = x + frame.x(0), x + frame.x(columns), y + frame.y(0), y + frame.y(rows)
-    if right > left and bottom > top:
-        canvas.rect(left, top, right - left, bottom - top, "c7 pale", "the image")
-        grid = [[(x + frame.x(c), top), (x + frame.x(c), bottom)] for c in range(max(0, frame.left), min(columns, frame.right) + 1)]
-        grid += [[(left, y + frame.y(r)), (right, y + frame.y(r))] for r in range(max(0, frame.top), min(rows, frame.bottom) + 1)]
-        canvas.lines(grid, "line")
-    for pixel in image.pixels:
-        _draw_pixel(canvas, plan, pixel, frame, x, y)
-    low, high, first, last = _box(plan)
-    canvas.rect(
-        x + frame.x(low), y + frame.y(first), frame.x(high) - frame.x(low), frame.y(last) - frame.y(first),
-        "c5 edge dashed",
-    )  # fmt: skip
-    for column in sorted({frame.left, 0, columns - 1, frame.right - 1}):
-        canvas.text(x + frame.x(column) + frame.cell / 2, y - 6, str(column), "small middle faint")
-    for row in sorted({frame.top, 0, rows - 1, frame.bottom - 1}):
-        canvas.text(x - 6, y + frame.y(row) + frame.cell / 2 + 4, str(row), "small end faint")
+def _draw_plane(canvas: Canvas, plan: Geometry, pixels: list[_Pixel], x: Scale, y: Scale) -> None:
+    image = _image(plan)
+    draw_area(canvas, x, y, image, "the image")
+    for run in _runs(plan, pixels):
+        _draw_run(canvas, plan, run, x, y)
+    draw_edges(canvas, x, y, _box(plan), _BASE)
+    columns = (0, image[1] - 1, x.first, x.end - 1)
+    draw_rulers(canvas, x, y, columns, (0, image[3] - 1, y.first, y.end - 1))
 
 
-def _draw_pixel(canvas: Canvas, plan: Geometry, pixel: _Pixel, frame: _Frame, x: float, y: float) -> None:
-    column, row = pixel.position[0], pixel.position[1] if _planar(plan) > 1 else 0
-    if not (frame.left <= column < frame.right and frame.top <= row < frame.bottom):
+def _runs(plan: Geometry, pixels: list[_Pixel]) -> list[list[_Pixel]]:
+    """Pixels that follow each other in a row, and are alike."""
+    runs: list[list[_Pixel]] = []
+    for pixel in pixels:
+        last = runs[-1][-1] if runs else None
+        if last is not None and last.is_before(pixel, plan):
+            runs[-1].append(pixel)
+        else:
+            runs.append([pixel])
+    return runs
+
+
+def _draw_run(canvas: Canvas, plan: Geometry, run: list[_Pixel], x: Scale, y: Scale) -> None:
+    first, last, row = run[0], run[-1], run[0].row(plan)
+    left, right, top, height = x(first.column), x(last.column + 1), y(row), y(row + 1) - y(row)
+    if right <= left or not height:
         return
-    left, top, cell = x + frame.x(column), y + frame.y(row), frame.cell
-    what = "loaded" if pixel.inside else "filled"
-    tip = f"pixel {pixel.order} of the walk: W {column}, H {row}, {what}"
-    canvas.rect(left + 0.5, top + 0.5, cell - 1, cell - 1, "c0 tint" if pixel.inside else "c1 tint", tip)
-    if not pixel.inside:
-        canvas.hatch(left + 0.5, top + 0.5, cell - 1, cell - 1, "c1", 6)
-    label = str(pixel.order)
-    if text_width(label, "small") <= cell:
-        canvas.text(left + cell / 2, top + cell / 2 + 4, label, "small middle")
+    what = "loaded" if first.inside else "filled"
+    orders, columns = ((a, b) for a, b in ((first.order, last.order), (first.column, last.column)))
+    tip = f"{what}: pixels {_range(*orders)} of the walk, W {_range(*columns)}, H {row}"
+    canvas.rect(left, top, right - left, height, LOADED if first.inside else FILLED, tip)
+    if not first.inside:
+        canvas.hatch(left, top, right - left, height, "c1", 6)
+    if height < _NUMBERED:
+        return
+    canvas.lines([[(x(p.column), top), (x(p.column), top + height)] for p in run[1:]], "line")
+    for pixel in run:
+        if x.first <= pixel.column < x.end:
+            canvas.text(x.middle(pixel.column), top + height / 2 + 4, str(pixel.order), "small middle", room=height)
 
 
-def _bounds(plan: Geometry) -> Iterator[str]:
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _notes(plan: Geometry, frame: _Frame, planes: int) -> Iterator[str]:
     walk = plan.walk
     assert walk is not None
-    names = ("W", "H", "D")
-    spans = ", ".join(
-        f"{name} {low} to {high}" for name, low, high in zip(names, walk.lower, walk.upper, strict=False)
-    )
+    bounds = zip(("W", "H", "D"), walk.lower, walk.upper, strict=False)
+    spans = ", ".join(f"{name} {_range(low, high)}" for name, low, high in bounds)
     steps = [axis.step for axis in plan.axes[: walk.spatial]]
-    strides = f" in steps of {' × '.join(map(str, steps))}" if np.max(steps) > 1 else ""
-    yield f"Base pixels: {spans}{strides}; after the last of a row the walk goes on at the first of the next."
+    strides = f" in steps of {' × '.join(map(str, steps))}" * any(step > 1 for step in steps)
+    yield f"Base pixels: {spans}{strides}. The walk goes along W first, and on at the first base pixel of what is next."
+    if planes > _MOST_PLANES:
+        yield f"{_MOST_PLANES} of {planes} planes are drawn."
+    image, box = _image(plan), _box(plan)
+    if frame.left > min(image[0], box[0]) or frame.right < max(image[1], box[1]) or (
+        frame.top > min(image[2], box[2]) or frame.bottom < max(image[3], box[3])
+    ):
+        yield (
+            f"Drawn are W {_range(frame.left, frame.right - 1)} and H {_range(frame.top, frame.bottom - 1)}; an area "
+            "without an edge goes on beyond that."
+        )

@@ -16,7 +16,7 @@ from cupytma.view.drawing import WIDTH, Canvas, Picture, counted, text_width
 if TYPE_CHECKING:
     from cupytma.sim.program.report import Finding
 
-_LANE, _FLIGHT = 22, 17
+_LANE, _FLIGHT = 22, 21
 _MOST_ROUND, _LEAST_ROUND = 14, 3
 _MOST_THREADS = 32
 _MOST_SHAPES = 900
@@ -25,7 +25,7 @@ _MOST_FLIGHT_LANES = 8
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 WAIT, COPY_START, OPERATION, LEFT_OUT, FLIGHT, STEP, WRONG = (
-    "c1 pale", "c0", "c7 tint", "c7 hollow", "c4 tint", "c2", "c5 hollow",
+    "c1 pale", "c0 plain", "c7 tint plain", "c7 outline dashed", "c4 tint", "c2 plain", "c5 outline",
 )  # fmt: skip
 """Classes of what is drawn: rounds of waiting, operations that start a copy, others, those left out; copies on their
 way, and the rounds in which they read or write; what a finding is about."""
@@ -94,9 +94,11 @@ def _checked_rounds(trace: Trace, rounds: Any) -> tuple[int, int]:
     try:
         first, end = (int(n) for n in rounds)
     except (TypeError, ValueError):
-        raise PictureError(f"rounds is {rounds!r}; it must be two integers, the first round and one past the last") from None
+        raise PictureError(
+            f"rounds is {rounds!r}; it must be two integers, the first round and one past the last"
+        ) from None
     if not 0 <= first < end <= max(1, trace.rounds):
-        raise PictureError(f"rounds is {rounds!r}; they must lie within 0 to {trace.rounds}, the first below the second")
+        raise PictureError(f"rounds is {rounds!r}; they must lie in 0 to {trace.rounds}, the first below the second")
     return first, end
 
 
@@ -154,7 +156,7 @@ def _draw_execution(canvas: Canvas, e: Execution, starts: bool, wrong: bool, sca
         canvas.rect(x + 0.5, y + 2, max(scale.pixels - 1, 1.5), height, kind, tip)
     if wrong:
         end = x if e.hangs else x + scale.pixels
-        canvas.rect(came, y + 1, max(end - came, 3), height + 2, f"{WRONG} edge", f"{e.place}: see the findings")
+        canvas.rect(came, y + 1, max(end - came, 3), height + 2, WRONG, f"{e.place}: see the findings")
 
 
 def _draw_flights(canvas: Canvas, flights: list[Flight], wrong: set[Place], scale: _Scale, y: float) -> float:
@@ -184,7 +186,7 @@ def _draw_flight(canvas: Canvas, flight: Flight, wrong: bool, scale: _Scale, y: 
         if scale.first <= step < scale.end:
             canvas.rect(scale(step) + 0.5, y + _FLIGHT - 6, max(scale.pixels - 1, 1.5), 4, STEP)
     if text_width(flight.place.operation, "small") + 6 < width:
-        canvas.text(x + width / 2, y + 11, flight.place.operation, "small middle")
+        canvas.text(x + width / 2, y + 12, flight.place.operation, "small middle")
 
 
 def _draw_axis(canvas: Canvas, trace: Trace, scale: _Scale, y: float, bottom: float) -> None:
@@ -205,7 +207,7 @@ def _draw_legend(canvas: Canvas, trace: Trace, y: float) -> float:
         (FLIGHT, "copy on its way"), (STEP, "it reads or writes"),
     ]  # fmt: skip
     entries += [(LEFT_OUT, "left out")] * any(e.left_out for e in trace.executions)
-    entries += [(f"{WRONG} edge", "see the findings")] * bool(trace.findings)
+    entries += [(WRONG, "see the findings")] * bool(trace.findings)
     return canvas.legend(0, y, entries)
 
 

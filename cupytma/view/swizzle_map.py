@@ -14,10 +14,12 @@ from cupytma.sim.swizzle import CHUNK, LINE, Int64, Pattern, pattern_of, swizzle
 from cupytma.tensormap.enums import Swizzle
 from cupytma.view.drawing import HUES, WIDTH, Canvas, Picture, counted
 
-_PANEL = 344
-_LABEL = 36
+_PANEL = 340
+_LABEL = 40
 _CELL = 24
+_HEAD = 98
 _MOST_ROWS = 64
+_GROUPS = BANKS * WORD // CHUNK
 _SIZES = (1, 2, 4, 8, 16)
 
 
@@ -96,14 +98,14 @@ def _picture(chosen: Swizzle, found: _Map, element_size: int, rows: int) -> Pict
         f"Before and after, in pieces of {found.pattern.unit} bytes. {_column_reads(found)}",
     )
     canvas.text(0, 16, f"Swizzle {chosen}", "heading")
-    canvas.text(0, 36, f"Tile before: row by row, {found.span} bytes each; in each piece the banks it lands in")
-    left, right = _LABEL, WIDTH - _PANEL
-    del left
-    y = 78.0
-    width = _PANEL / (LINE // found.pattern.unit)
-    _draw_before(canvas, found, element_size, y, width)
-    _draw_after(canvas, found, lines, right, y, width)
-    y += max(found.rows, lines) * _CELL + 26
+    # Pieces of 8 bytes are twice as many: the panels go below each other.
+    below = found.pattern.unit < CHUNK
+    panel = WIDTH - _LABEL - 8 if below else _PANEL
+    width = panel / (LINE // found.pattern.unit)
+    _draw_before(canvas, found, element_size, _HEAD, width)
+    y = _HEAD + found.rows * _CELL - 30 if below else 0.0
+    _draw_after(canvas, found, lines, _LABEL if below else WIDTH - _PANEL, y + _HEAD, width)
+    y += _HEAD + (lines if below else max(found.rows, lines)) * _CELL + 26
     notes = [_column_reads(found)]
     if found.rows < rows:
         notes.append(f"{found.rows} of {rows:,} rows are drawn; the pattern repeats every {found.pattern.lines} lines.")
@@ -112,17 +114,33 @@ def _picture(chosen: Swizzle, found: _Map, element_size: int, rows: int) -> Pict
 
 
 def _draw_before(canvas: Canvas, found: _Map, element_size: int, y: float, width: float) -> None:
-    unit = found.pattern.unit
+    unit, piece = found.pattern.unit, _piece(found)
+    canvas.text(0, y - 58, f"Tile: {counted(found.rows, 'row')} of {found.span} bytes", "strong")
+    canvas.text(0, y - 41, f"in each {piece} the banks where it lands", "faint")
+    canvas.text(_LABEL - 6, y - 20, piece, "end small faint", room=_LABEL)
     for i in range(found.units):
         x = _LABEL + (i + 0.5) * width
         canvas.text(x, y - 20, str(i), "small middle faint")
-        canvas.text(x, y - 7, _elements(i * unit, unit, element_size), "small middle faint", room=width - 1)
+        canvas.text(x, y - 7, _elements(i * unit, unit, element_size), "small middle faint")
     for row in range(found.rows):
         canvas.text(_LABEL - 6, y + row * _CELL + 16, f"r{row}", "end small")
         for i, place in enumerate(found.places[row].tolist()):
-            banks = place % LINE // WORD, (place % LINE + unit) // WORD - 1
-            tip = f"row {row}, bytes {i * unit} to {(i + 1) * unit - 1}: shared byte {place}, banks {banks[0]} to {banks[1]}"
-            _cell(canvas, _LABEL + i * width, y + row * _CELL, width, place, f"{banks[0]}–{banks[1]}", tip)
+            first, last = _banks(place, unit)
+            tip = (
+                f"row {row}, bytes {i * unit} to {(i + 1) * unit - 1}: shared byte {found.base + place}, "
+                f"banks {first} to {last}"
+            )
+            _cell(canvas, _LABEL + i * width, y + row * _CELL, width, place, f"{first}–{last}", tip)
+
+
+def _piece(found: _Map) -> str:
+    """What a cell is called."""
+    return "chunk" if found.pattern.unit == CHUNK else "half"
+
+
+def _banks(place: int, unit: int) -> tuple[int, int]:
+    """The first and the last bank of a piece."""
+    return place % LINE // WORD, (place % LINE + unit) // WORD - 1
 
 
 def _elements(start: int, unit: int, element_size: int) -> str:
@@ -132,12 +150,16 @@ def _elements(start: int, unit: int, element_size: int) -> str:
 
 def _draw_after(canvas: Canvas, found: _Map, lines: int, left: float, y: float, width: float) -> None:
     unit = found.pattern.unit
-    canvas.text(left - _LABEL, 36, "Shared memory after: 128-byte lines of 32 banks")
+    canvas.text(left - _LABEL, y - 58, f"Shared memory: {counted(lines, 'line')} of {LINE} bytes", "strong")
+    canvas.text(left - _LABEL, y - 41, f"in each place row·{_piece(found)} of the tile", "faint")
+    canvas.text(left - 6, y - 20, "byte", "end small faint")
+    canvas.text(left - 6, y - 7, "bank", "end small faint")
     for i in range(LINE // unit):
-        canvas.text(left + (i + 0.5) * width, y - 7, f"{i * unit // WORD}–{(i + 1) * unit // WORD - 1}", "small middle faint")
-    canvas.text(left, y - 20, "bank", "small faint")
+        x = left + (i + 0.5) * width
+        canvas.text(x, y - 20, str(i * unit), "small middle faint")
+        canvas.text(x, y - 7, "{}–{}".format(*_banks(i * unit, unit)), "small middle faint")
     for line in range(lines):
-        canvas.text(left - 6, y + line * _CELL + 16, f"{found.base + line * LINE}", "end small")
+        canvas.text(left - 6, y + line * _CELL + 16, str(found.base + line * LINE), "end small")
     for (row, i), place in np.ndenumerate(found.places):
         x, top = left + place % LINE // unit * width, y + place // LINE * _CELL
         tip = f"shared byte {found.base + place}: row {row}, bytes {i * unit} to {(i + 1) * unit - 1}"
@@ -146,17 +168,18 @@ def _draw_after(canvas: Canvas, found: _Map, lines: int, left: float, y: float, 
 
 def _cell(canvas: Canvas, x: float, y: float, width: float, place: int, label: str, tip: str) -> None:
     hue = HUES[place % LINE // CHUNK]
-    canvas.rect(x + 0.5, y + 0.5, width - 1, _CELL - 1, f"{hue} tint", tip)
+    canvas.rect(x + 0.5, y + 0.5, width - 1, _CELL - 1, f"{hue} tint plain", tip)
     canvas.text(x + width / 2, y + 16, label, "small middle", room=width)
 
 
 def _column_reads(found: _Map) -> str:
     """How many groups of four banks a column of eight rows touches, and what that means."""
-    rows = min(found.rows, LINE // CHUNK)
+    rows = min(found.rows, _GROUPS)
     column = found.places[:rows, 0] % LINE // CHUNK
     plain = np.arange(rows) * found.span % LINE // CHUNK
-    after, before = (counted(len(set(groups.tolist())), "group") for groups in (column, plain))
+    after, before = (len(set(groups.tolist())) for groups in (column, plain))
+    without = f"; without a swizzle in {before}" * (found.pattern.lines > 1)
     return (
-        f"A column of {counted(rows, 'chunk')} of 16 bytes, one in each row, lies in {after} of four banks"
-        f" ({before} without a swizzle); of {BANKS * WORD // CHUNK} there are."
+        f"A column, one chunk of 16 bytes in each of {counted(rows, 'row')}, lies in {after} of the {_GROUPS} groups "
+        f"of four banks{without}."
     )

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cupytma.errors import PictureError
-from cupytma.sim.geometry import geometry
+from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.mapping import Bool, Int64, TileMap, tile_map
 from cupytma.tensormap.enums import OobFill
 from cupytma.tensormap.parameters import Parameters, Tiled
 from cupytma.view.drawing import WIDTH, Canvas, Picture, counted
+from cupytma.view.plane import Scale, Spans, draw_area, draw_edges, draw_rulers
 from cupytma.view.subjects import map_of
 
 if TYPE_CHECKING:
     from cupytma.tensormap.tensor_map import TensorMap
 
-LOADED, FILLED, TENSOR = "c0 tint", "c1 tint", "c7 pale"
-"""Classes of what is loaded, of what is filled, and of the tensor."""
+LOADED, FILLED = "c0 tint plain", "c1 tint plain"
+"""Classes of what is loaded, and of what lies outside and is filled."""
 
-_LABEL = 64
-_TOP = 66
+_LABEL, _TOP = 64, 66
 _AREA = WIDTH - _LABEL - 40, 360
-_CELL = 26  # a position is this large at most, in pixels
-_GRID = 7  # and has lines around it from this on
+_LARGEST, _SMALLEST = 26, 12  # pixels of a position; smaller where the tile is large
+_SHARE = 0.4  # of the area that a tile takes up at least, in one of the dimensions, if its tensor is large
 _MOST_RUNS = 300
 
 
@@ -44,6 +45,8 @@ class _Plane:
         Of the tensor.
     entry : int
         Positions of dimension 0 that one entry covers.
+    gathered : bool
+        Whether each row was chosen by itself.
     """
 
     columns: Int64
@@ -51,33 +54,32 @@ class _Plane:
     inside: Bool
     extents: tuple[int, int]
     entry: int
+    gathered: bool
 
     @property
-    def hull(self) -> tuple[int, int, int, int]:
-        """First and one past the last position in each dimension: left, right, top, bottom."""
+    def hull(self) -> Spans:
+        """What the tile reaches over."""
         left, right = int(self.columns.min()), int(self.columns.max()) + self.entry
         return left, right, int(self.rows.min()), int(self.rows.max()) + 1
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """Positions of one dimension in pixels; only those from `first` to `end` are drawn."""
+class _Run:
+    """Neighbours that are all inside, or all outside."""
 
-    first: int
-    end: int
-    origin: float
-    pixels: float
+    spans: Spans
+    inside: bool
 
-    def __call__(self, position: float) -> float:
-        """Where a position begins; those that are not drawn, at the border."""
-        return self.origin + (min(max(position, self.first), self.end) - self.first) * self.pixels
+    @property
+    def tip(self) -> str:
+        """What is said of it."""
+        what = "loaded" if self.inside else "filled"
+        across, down = (_range(self.spans[i], self.spans[i + 1] - 1) for i in (0, 2))
+        return f"{what}: dimension 0 {across}, dimension 1 {down}"
 
 
 def tile(
-    subject: TensorMap | Parameters,
-    coordinates: Sequence[int] | None = None,
-    *,
-    mode: str | None = None,
+    subject: TensorMap | Parameters, coordinates: Sequence[int] | None = None, *, mode: str | None = None
 ) -> Picture:
     """A tile within its tensor, in the two innermost dimensions; the others are told in words.
 
@@ -93,8 +95,8 @@ def tile(
     Returns
     -------
     Picture
-        Elements that a load reads, and those that it fills, which are hatched too. With interleave one cell is a
-        slice, of packed types 16 elements.
+        Elements that a load reads, and those that it fills, which are hatched too. With interleave one position is a
+        slice.
 
     Raises
     ------
@@ -110,183 +112,148 @@ def tile(
     if not isinstance(parameters, Tiled):
         raise PictureError(f"a {parameters.kind} map has no box; `view.im2col` draws its pixels")
     plan = geometry(given, mode)
-    start = (0,) * plan.coordinates if coordinates is None else coordinates
+    start = (0,) * plan.coordinates if coordinates is None else tuple(coordinates)
     found = tile_map(given, start, mode=mode)
-    plane, told = _plane(parameters, found)
-    return _picture(parameters, plane, found, told)
+    plane, others = _plane(parameters, plan, found)
+    return _picture(parameters, start, plane, found, others)
 
 
-def _plane(parameters: Tiled, found: TileMap) -> tuple[_Plane, list[str]]:
+def _plane(parameters: Tiled, plan: Geometry, found: TileMap) -> tuple[_Plane, list[str]]:
     """The first plane of the tile that has anything inside, and what is to be said of the other dimensions."""
-    rank = parameters.rank
-    two = 1 if rank == 1 else 2
-    shape = found.shape if len(found.shape) == rank else (*found.shape[:-1], *(1,) * (rank - len(found.shape)), found.shape[-1])
-    across = shape[-1]
-    # With interleave the tile is one slice along dimension rank - 2, whichever rank that is.
-    coordinates = found.coordinates.reshape(*_planes(shape, two), across, rank)
-    inside = found.inside.reshape(coordinates.shape[:-1])
-    flat = inside.reshape(len(inside), -1).any(axis=1)
-    chosen = int(flat.argmax())
+    rank, flat = parameters.rank, parameters.rank == 1
+    # With interleave the positions are rows of one entry each, and the first of their dimensions goes across.
+    shape = found.shape if plan.inner_bytes is not None else found.shape[:-1]
+    down, across = (1 if flat else shape[-2]), shape[-1]
+    planes = prod(shape) // (down * across)
+    coordinates = found.coordinates.reshape(planes, down, across, rank)
+    inside = found.inside.reshape(planes, down, across)
+    chosen = int(inside.any(axis=(1, 2)).argmax())
     here = coordinates[chosen]
-    rows = here[:, 0, 1] if two == 2 else np.zeros(1, np.int64)
-    extents = (parameters.global_dim[0], parameters.global_dim[1] if two == 2 else 1)
-    plane = _Plane(here[0, :, 0], rows, inside[chosen], extents, max(1, found.unit_elements))
+    rows = np.zeros(1, np.int64) if flat else here[:, 0, 1]
+    extents = parameters.global_dim[0], 1 if flat else parameters.global_dim[1]
+    plane = _Plane(here[0, :, 0], rows, inside[chosen], extents, max(1, found.unit_elements), plan.is_gathered)
     return plane, list(_others(parameters, found, here[0, 0].tolist()))
-
-
-def _planes(shape: tuple[int, ...], two: int) -> tuple[int, int]:
-    rows = shape[-2] if two == 2 else 1
-    return int(np.prod(shape[:-1], dtype=np.int64)) // rows, rows
 
 
 def _others(parameters: Tiled, found: TileMap, drawn: list[int]) -> Iterator[str]:
     """What the dimensions that are not drawn are like."""
     for dimension in range(2, parameters.rank):
         positions = np.unique(found.coordinates[:, dimension])
-        extent = parameters.global_dim[dimension]
+        extent, step = parameters.global_dim[dimension], parameters.element_strides[dimension]
         outside = int(((positions < 0) | (positions >= extent)).sum())
-        spread = f"{positions[0]}" if len(positions) == 1 else f"{positions[0]} to {positions[-1]}"
-        step = parameters.element_strides[dimension]
+        every = f", every {step}" * (step > 1 and len(positions) > 1)
         yield (
-            f"Dimension {dimension}: {counted(len(positions), 'position')} ({spread}"
-            + f", every {step}" * (step > 1 and len(positions) > 1)
-            + f") of extent {extent}, {outside} outside; drawn is {drawn[dimension]}."
+            f"Dimension {dimension}, of extent {extent}: {counted(len(positions), 'position')} of the tile "
+            f"({_range(int(positions[0]), int(positions[-1]))}{every}), {outside} outside; drawn is {drawn[dimension]}."
         )
 
 
-def _picture(parameters: Tiled, plane: _Plane, found: TileMap, told: list[str]) -> Picture:
-    entry = {0: "slice", 1: "element"}.get(found.unit_elements, f"group of {found.unit_elements} elements")
-    many = entry.replace("group", "groups", 1) if entry.startswith("group") else ""
+def _picture(
+    parameters: Tiled, start: tuple[Any, ...], plane: _Plane, found: TileMap, others: list[str]
+) -> Picture:
+    dims, place = _sizes(parameters.global_dim), ", ".join(map(str, start))
+    summary = _summary(parameters, found)
+    canvas = Canvas(f"Tile at ({place}) of a tensor of {dims}", " ".join((summary, *others)))
+    heading = f"Box {_sizes(parameters.box_dim)} at ({place}) of a tensor of {dims} {parameters.data_type}"
+    canvas.text(0, 16, heading, "heading", room=WIDTH)
+    down = ", dimension 1 down" * (parameters.rank > 1)
+    canvas.text(0, 36, f"Dimension 0 goes to the right{down}; numbers are positions in the tensor.", "faint")
+    x, y = _scales(plane)
+    draw_area(canvas, x, y, (0, plane.extents[0], 0, plane.extents[1]), "the tensor")
+    runs = _runs(plane)
+    _draw_tile(canvas, plane, runs[:_MOST_RUNS], x, y)
+    left, right, top, bottom = plane.hull
+    rows = plane.rows.tolist() if plane.gathered else [top, bottom - 1]
+    draw_rulers(
+        canvas, x, y, (left, right - 1, 0, plane.extents[0] - 1, x.first, x.end - 1),
+        (*rows, 0, plane.extents[1] - 1, y.first, y.end - 1),
+    )  # fmt: skip
+    bottom_line = canvas.legend(0, y(y.end) + 26, [
+        (LOADED, "loaded"), (f"{FILLED}+c1 hatch", "outside: filled"), ("c7 pale", "tensor"), ("edge dashed", "box"),
+    ])  # fmt: skip
+    canvas.paragraph(0, bottom_line, [summary, *others, *_notes(parameters, plane, x, y, len(runs))])
+    return canvas.picture()
+
+
+def _summary(parameters: Tiled, found: TileMap) -> str:
+    size = found.unit_elements
+    packed = f"group of {size} elements", f"groups of {size} elements"
+    one, many = {0: ("slice", ""), 1: ("element", "")}.get(size, packed)
     fill = "NaN" if parameters.oob_fill == OobFill.NAN_REQUEST_ZERO_FMA else "zero"
     read = int(found.inside.sum())
-    numbers = (
-        f"The tile has {counted(len(found.inside), entry, many)}: {read:,} are loaded, "
-        f"{len(found.inside) - read:,} lie outside and are filled with {fill}."
+    return (
+        f"The tile has {counted(len(found.inside), one, many)}: {read:,} loaded, {len(found.inside) - read:,} outside "
+        f"and filled with {fill}."
     )
-    start = ", ".join(map(str, found.coordinates[0].tolist()))
-    canvas = Canvas(f"Tile at ({start}) of a tensor of {_sizes(parameters.global_dim)}", numbers)
-    box, dims = _sizes(parameters.box_dim), _sizes(parameters.global_dim)
-    canvas.text(0, 16, f"Box {box} at ({start}) of a tensor of {dims} {parameters.data_type}", "heading", room=WIDTH)
-    canvas.text(0, 36, "Dimension 0 goes to the right, dimension 1 down.", "faint")
-    left, right, top, bottom = plane.hull
-    pixels = _pixels(plane)
-    x = _Scale(*_shown(left, right, plane.extents[0], _AREA[0] / pixels), _LABEL, pixels)
-    y = _Scale(*_shown(top, bottom, plane.extents[1], _AREA[1] / pixels), _TOP, pixels)
-    _draw_tensor(canvas, plane, x, y)
-    _draw_tile(canvas, plane, x, y)
-    _draw_rulers(canvas, plane, x, y)
-    return _with_notes(canvas, parameters, numbers, told, plane, x, y)
 
 
 def _sizes(extents: Sequence[int]) -> str:
     return " × ".join(map(str, extents))
 
 
-def _pixels(plane: _Plane) -> float:
-    """Size of a position: as large as fits with the whole tensor, but with a tile that can be seen."""
-    left, right, top, bottom = plane.hull
-    whole = min(
-        _AREA[0] / (max(right, plane.extents[0]) - min(left, 0)),
-        _AREA[1] / (max(bottom, plane.extents[1]) - min(top, 0)),
-    )
-    # At least a third of the area for the tile, and never more than all of it.
-    close = min(_AREA[0] / (right - left), _AREA[1] / (bottom - top))
-    return min(_CELL, max(whole, min(0.4 * close, 12)))
-
-
-def _shown(first: int, end: int, extent: int, room: float) -> tuple[int, int]:
-    """The positions that are drawn: all if they fit, else those around the tile."""
-    low, high = min(first, 0), max(end, extent)
-    if high - low <= room + 1e-6:
-        return low, high
-    spare = max(int(room) - (end - first), 2)
-    begin = max(low, first - spare // 2)
-    finish = min(high, begin + (end - first) + spare)
-    return max(low, min(begin, finish - (end - first) - spare)), finish
-
-
-def _draw_tensor(canvas: Canvas, plane: _Plane, x: _Scale, y: _Scale) -> None:
-    columns, rows = plane.extents
-    left, right, top, bottom = x(0), x(columns), y(0), y(rows)
-    if right <= left or bottom <= top:
-        return
-    canvas.rect(left, top, right - left, bottom - top, "c7 pale", "the tensor")
-    if x.pixels >= _GRID:
-        first, last = max(0, x.first), min(columns, x.end)
-        grid = [[(x(c), top), (x(c), bottom)] for c in range(first + 1, last)]
-        first, last = max(0, y.first), min(rows, y.end)
-        canvas.lines([*grid, *([(left, y(r)), (right, y(r))] for r in range(first + 1, last))], "line")
-    # The tensor's own edges; where it goes on there is none.
-    edges = [((0, 0), (0, rows)), ((columns, 0), (columns, rows)), ((0, 0), (columns, 0)), ((0, rows), (columns, rows))]
-    for (c1, r1), (c2, r2) in edges:
-        if x.first <= c1 and c2 <= x.end if c1 == c2 else y.first <= r1 and r2 <= y.end:
-            canvas.line(x(c1), y(r1), x(c2), y(r2), "edge")
-
-
-def _draw_tile(canvas: Canvas, plane: _Plane, x: _Scale, y: _Scale) -> None:
-    for rows, columns, inside in _runs(plane):
-        left, right = x(columns[0]), x(columns[1])
-        top, bottom = y(rows[0]), y(rows[1])
-        what = "loaded" if inside else "filled"
-        tip = f"{what}: {_range(columns)} of dimension 0, {_range(rows)} of dimension 1"
-        canvas.rect(left, top, right - left, bottom - top, LOADED if inside else FILLED, tip)
-        if not inside:
-            canvas.hatch(left, top, right - left, bottom - top, "c1")
-    left, right, top, bottom = plane.hull
-    canvas.rect(x(left), y(top), x(right) - x(left), y(bottom) - y(top), "edge dashed")
-
-
-def _range(positions: tuple[int, int]) -> str:
-    first, last = positions[0], positions[1] - 1
+def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _runs(plane: _Plane) -> list[tuple[tuple[int, int], tuple[int, int], bool]]:
-    """The tile as rectangles: rows, columns (first, one past the last), and whether they are inside."""
-    steps = np.diff(plane.rows)
-    dense = bool((steps == 1).all())
-    found = []
-    numbered = list(enumerate(plane.rows.tolist()))
-    for _, group in groupby(numbered, key=lambda pair: (plane.inside[pair[0]].tobytes(), 0 if dense else pair[0])):
-        members = list(group)
-        rows = members[0][1], members[-1][1] + 1
-        line = plane.inside[members[0][0]].tolist()
-        for inside, run in groupby(zip(plane.columns.tolist(), line, strict=True), key=lambda pair: pair[1]):
-            columns = [column for column, _ in run]
-            found.append((rows, (columns[0], columns[-1] + plane.entry), bool(inside)))
-    return found[:_MOST_RUNS]
-
-
-def _draw_rulers(canvas: Canvas, plane: _Plane, x: _Scale, y: _Scale) -> None:
+def _scales(plane: _Plane) -> tuple[Scale, Scale]:
+    """As large as fits with the whole tensor; of a large one a part, so that the tile can be seen."""
     left, right, top, bottom = plane.hull
-    placed: list[float] = []
-    for position in (left, right - 1, 0, plane.extents[0] - 1, x.first, x.end - 1):
-        middle = (x(position) + x(position + 1)) / 2
-        if x.first <= position < x.end and all(abs(middle - other) > 44 for other in placed):
-            placed.append(middle)
-            canvas.text(middle, _TOP - 8, str(position), "small middle")
-    placed = []
-    for position in (top, bottom - 1, 0, plane.extents[1] - 1, y.first, y.end - 1):
-        middle = (y(position) + y(position + 1)) / 2
-        if y.first <= position < y.end and all(abs(middle - other) > 12 for other in placed):
-            placed.append(middle)
-            canvas.text(_LABEL - 8, middle + 4, str(position), "small end")
+    spans = ((left, right, plane.extents[0]), (top, bottom, plane.extents[1]))
+    whole = min(room / (max(end, n) - min(first, 0)) for room, (first, end, n) in zip(_AREA, spans, strict=True))
+    close = min(room / (end - first) for room, (first, end, _) in zip(_AREA, spans, strict=True))
+    pixels = min(_LARGEST, max(whole, min(_SHARE * close, _SMALLEST)))
+    tall = max(pixels, _LARGEST) if spans[1] == (0, 1, 1) else pixels  # a single row
+    across = Scale(*_shown(*spans[0], _AREA[0] / pixels), _LABEL, pixels)
+    return across, Scale(*_shown(*spans[1], _AREA[1] / tall), _TOP, tall)
 
 
-def _with_notes(
-    canvas: Canvas, parameters: Tiled, numbers: str, told: list[str], plane: _Plane, x: _Scale, y: _Scale
-) -> Picture:
-    bottom = y(y.end) + 26
-    entries = [(LOADED, "loaded"), ("c1 tint+c1 hatch", "outside: filled"), (TENSOR, "tensor"), ("edge dashed", "box")]
-    bottom = canvas.legend(0, bottom, entries)
-    strides = parameters.element_strides
-    notes = [numbers, *told]
-    if any(step > 1 for step in strides):
-        notes.append(f"Element strides {_sizes(strides)}: of dimension 1 and above every n-th position is taken.")
-    if len(_runs(plane)) == _MOST_RUNS:
-        notes.append(f"Only the first {_MOST_RUNS} rows of the tile are drawn.")
-    low, high = min(plane.hull[0], 0), max(plane.hull[1], plane.extents[0])
-    if (x.first, x.end) != (low, high) or (y.first, y.end) != (min(plane.hull[2], 0), max(plane.hull[3], plane.extents[1])):
-        notes.append("The tensor goes on beyond the picture where it has no edge.")
-    canvas.paragraph(0, bottom, notes)
-    return canvas.picture()
+def _shown(first: int, end: int, extent: int, room: float) -> tuple[int, int]:
+    """The positions that are drawn: all if they fit, else the tile and half of its size around it."""
+    low, high = min(first, 0), max(end, extent)
+    if high - low <= room + 1e-6:
+        return low, high
+    margin = min(max((end - first) // 2, 4), max(1, int(room - (end - first)) // 2))
+    return max(low, first - margin), min(high, end + margin)
+
+
+def _draw_tile(canvas: Canvas, plane: _Plane, runs: list[_Run], x: Scale, y: Scale) -> None:
+    for run in runs:
+        first, end, top, bottom = run.spans
+        area = x(first), y(top), x(end) - x(first), y(bottom) - y(top)
+        canvas.rect(*area, LOADED if run.inside else FILLED, run.tip)
+        if not run.inside:
+            canvas.hatch(*area, "c1")
+    left, right, top, bottom = plane.hull
+    for first, last in [(row, row + 1) for row in plane.rows.tolist()] if plane.gathered else [(top, bottom)]:
+        draw_edges(canvas, x, y, (left, right, first, last), "edge dashed")
+
+
+def _runs(plane: _Plane) -> list[_Run]:
+    """The tile as rectangles, from its first row on."""
+    apart = bool((np.diff(plane.rows) != 1).any())
+    found = []
+    lines = list(enumerate(plane.rows.tolist()))
+    for _, group in groupby(lines, key=lambda line: (plane.inside[line[0]].tobytes(), apart and line[0])):
+        members = list(group)
+        top, bottom = members[0][1], members[-1][1] + 1
+        marks = plane.inside[members[0][0]].tolist()
+        for inside, run in groupby(zip(plane.columns.tolist(), marks, strict=True), key=lambda pair: pair[1]):
+            columns = [column for column, _ in run]
+            found.append(_Run((columns[0], columns[-1] + plane.entry, top, bottom), bool(inside)))
+    return found
+
+
+def _notes(parameters: Tiled, plane: _Plane, x: Scale, y: Scale, runs: int) -> Iterator[str]:
+    if any(step > 1 for step in parameters.element_strides):
+        yield (
+            f"Element strides {_sizes(parameters.element_strides)}: from dimension 1 on, of n positions one is taken; "
+            "without interleave the stride of dimension 0 has no effect."
+        )
+    if runs > _MOST_RUNS:
+        yield f"Of the tile {_MOST_RUNS} of {runs} runs are drawn."
+    columns, rows = plane.extents
+    visible = x.first < columns and y.first < rows and x.end > 0 and y.end > 0
+    if not visible:
+        yield "The tensor is too far from the tile to be in the picture."
+    elif x.first > 0 or y.first > 0 or x.end < columns or y.end < rows:
+        yield "Where the tensor has no edge in the picture, it goes on beyond it."

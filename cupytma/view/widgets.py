@@ -89,8 +89,11 @@ def _parameters(function: Callable[..., Any], controls: dict[str, Any]) -> dict[
 
 
 def _is_range(control: Any) -> bool:
-    numbers = isinstance(control, tuple) and all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in control)
-    return numbers and len(control) in (2, 3)
+    return isinstance(control, tuple) and len(control) in (2, 3) and all(map(_is_number, control))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _start(name: str, control: Any, parameter: inspect.Parameter | None) -> Any:
@@ -99,9 +102,8 @@ def _start(name: str, control: Any, parameter: inspect.Parameter | None) -> Any:
     if _is_range(control):
         first, last = control[:2]
         if first > last or (len(control) == 3 and control[2] <= 0):
-            raise PictureError(f"control {name} is {control!r}; it must be (first, last) or (first, last, step above 0)")
-        numeric = isinstance(default, (int, float)) and not isinstance(default, bool)
-        return default if numeric and first <= default <= last else first
+            raise PictureError(f"control {name} is {control!r}; it must be (first, last) or (first, last, step)")
+        return default if _is_number(default) and first <= default <= last else first
     if isinstance(control, (list, dict)):
         offered = list(control.values() if isinstance(control, dict) else control)
         if not offered:

@@ -7,7 +7,6 @@ is one of the schedules that the program may have; rounds are an order, and no t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -135,8 +134,8 @@ class Trace:
         waited = sum(execution.waited for execution in self.executions)
         end = "" if self.ended else ", not to its end"
         return (
-            f"{self.program}: {self.rounds} rounds{end}, {len(self.executions)} operations, {waited} rounds of waiting, "
-            f"{len(self.flights)} copies, {self.most_in_flight} at once at most"
+            f"{self.program}: {self.rounds} rounds{end}; operations {len(self.executions)}, rounds of waiting "
+            f"{waited}, copies {len(self.flights)}, at once {self.most_in_flight}"
         )
 
     def _repr_svg_(self) -> str:
