@@ -158,9 +158,8 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
     if source.size == 0:
         return CopyPlan(None, None, "the arrays are empty")
     check_overlap(source, destination)
-    if not region.outer and region.run < LEAST_BULK_BYTES:
-        return CopyPlan(None, region, f"a run of {region.run} B is short: bulk copies pay from {LEAST_BULK_BYTES} B on")
-    if not region.outer and _goes_in_bulk(region):
+    short = not region.outer and region.run < LEAST_BULK_BYTES
+    if not region.outer and not short and _goes_in_bulk(region):
         return CopyPlan(None, None, bulk=BulkPlan(region.source, region.destination, region.run))
     obstacle = obstacle_of(region)
     if obstacle or region.run == UNIT:
@@ -169,6 +168,8 @@ def plan_copy(source: ArrayView, destination: ArrayView) -> CopyPlan:
             return CopyPlan(None, rest, reason, turned)
     if obstacle:
         return CopyPlan(None, region, obstacle)
+    if short:
+        return CopyPlan(None, region, f"a run of {region.run} B is short: bulk copies pay from {LEAST_BULK_BYTES} B on")
     least = LEAST_ROW_BYTES * (1 if region.run % UNIT == 0 else 2)
     if region.run < least:
         return CopyPlan(None, region, f"rows of {region.run} B are short: tensor maps pay from {least} B on")

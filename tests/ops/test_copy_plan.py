@@ -33,10 +33,11 @@ def guarded(shape: tuple[int, ...], dtype: str, padding: tuple[int, ...], offset
 
 @contextmanager
 def rows_in_tiles(however_short: bool = True) -> Iterator[None]:
-    """Rows go through tensor maps wherever these can describe them, not only where it pays."""
+    """Rows go through tensor maps, and runs in bulk, wherever these can be, not only where it pays."""
     with pytest.MonkeyPatch.context() as patch:
         if however_short:
             patch.setattr(copy_plan, "LEAST_ROW_BYTES", 1)
+            patch.setattr(copy_plan, "LEAST_BULK_BYTES", 1)
         plan_copy.cache_clear()
         yield
     plan_copy.cache_clear()
@@ -193,7 +194,10 @@ def test_one_run_of_any_length_goes_in_bulk() -> None:
 @pytest.mark.parametrize("offsets", [(0, 0), (128, 256), (16, 0), (0, 64), (1, 1), (0, 3)])
 @given(count=st.integers(1, 5000))
 def test_one_run_goes_in_bulk_where_both_ends_begin_a_line(offsets: tuple[int, int], count: int) -> None:
-    plan = plan_copy(*(view((count,), (1,), ((1 << 32) << i) + offset, "uint8") for i, offset in enumerate(offsets)))
+    with rows_in_tiles():
+        plan = plan_copy(
+            *(view((count,), (1,), ((1 << 32) << i) + offset, "uint8") for i, offset in enumerate(offsets))
+        )
     assert (plan.bulk is not None) == (count >= 16 and not any(offset % 128 for offset in offsets))
     if plan.bulk is not None:
         assert 0 <= count - plan.bulk.whole < 16
@@ -246,6 +250,13 @@ def test_read_only_destinations_and_object_arrays_are_refused() -> None:
     with pytest.raises(ArrayError, match="object"):
         simulate_copy(np.array([{}, {}]), np.array([None, None]))
     assert simulate_copy(constant, np.ones(64, "u1")).sum() == 0
+
+
+def test_a_run_goes_in_bulk_from_the_length_on_that_pays() -> None:
+    for count in (2**25 - 1, 2**25):
+        plan = plan_copy(view((count,), (1,), dtype="uint8"), view((count,), (1,), 1 << 45, dtype="uint8"))
+        assert (plan.bulk is None) == (plan.rest is not None) == (count < 2**25)
+        assert ("is short" in plan.reason) == (count < 2**25)
 
 
 def test_2_gib_in_one_piece_become_chunks() -> None:

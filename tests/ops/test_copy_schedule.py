@@ -75,12 +75,14 @@ def from_a_line(size: int) -> np.ndarray:
 @pytest.mark.parametrize("size", [16, 17, 511, 512, 513, 2048, 2049, 40_003])
 def test_one_run_goes_in_chunks(size: int) -> None:
     arrays = from_a_line(size), from_a_line(size)
-    assert plan_copy(*map(view_of, arrays)).bulk is not None
-    check(*arrays, schedules=4)
+    with rows_in_tiles():
+        assert plan_copy(*map(view_of, arrays)).bulk is not None
+        check(*arrays, schedules=4)
 
 
 def test_every_step_of_bulk_copies_is_needed() -> None:
-    program = copy_program(from_a_line(5000), from_a_line(5000))
+    with rows_in_tiles():
+        program = copy_program(from_a_line(5000), from_a_line(5000))
     assert set(program.steps) == set(FAULTS) - {"wait for the stage"}
     for step in program.steps:
         for seed in range(4):
@@ -115,7 +117,8 @@ def test_the_stages_are_the_kernels() -> None:
 
 
 def test_no_more_blocks_than_tiles() -> None:
-    assert copy_program(np.zeros((4, 32)), np.zeros((4, 32)), blocks=100).blocks == 1
+    with rows_in_tiles():
+        assert copy_program(np.zeros((4, 32)), np.zeros((4, 32)), blocks=100).blocks == 1
 
 
 def test_what_has_no_launch_is_refused() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_copy_plan import rows_in_tiles
 
 import cupytma as tma
 from cupytma.runtime.compiler import current_target
@@ -56,7 +57,10 @@ def test_copies_through_tensor_maps(rank: int) -> None:
 @pytest.mark.parametrize("size", [1, 16, 511, 512, 513, 5000])
 def test_copies_of_one_run(size: int) -> None:
     x = bits((size,), "u1")
-    run("bulk_copy" if size >= 16 else "copy_words_1d", tma.copy, x, x)
+    run("copy_words_1d", tma.copy, x, x)
+    with rows_in_tiles():
+        x = bits((size, 1), "u1")  # another shape: of this one it is known how it is copied
+        run("bulk_copy" if size >= 16 else "copy_words_1d", tma.copy, x, x)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "c16"])

@@ -27,6 +27,7 @@ def aligned(*shape: int, offset: int = 0) -> np.ndarray:
 
 
 BASE = aligned(256, 512)
+LARGE = aligned(8192, 2048)
 IMAGE = np.zeros((2, 12, 12, 64), np.float16)
 TABLE = np.zeros((400, 256), np.float32)
 INDEX = np.zeros(100, np.int64)
@@ -36,8 +37,9 @@ ROWS = "rows as they are, in boxes between tensor loads and stores"
 @pytest.mark.parametrize(
     ("operation", "source", "arguments", "path", "reason"),
     [
-        (tma.copy, BASE, (), "one run, in bulk copies", ""),
-        (tma.copy, aligned(256, 512, offset=16), (), ROWS, ""),
+        (tma.copy, LARGE, (), "one run, in bulk copies", ""),
+        (tma.copy, BASE, (), "word by word, 16 B each", "a run of 524288 B is short"),
+        (tma.copy, aligned(8192, 2048, offset=16), (), ROWS, ""),
         (tma.copy, BASE[:, :501], (np.zeros((256, 504), np.float32)[:, :501],), ROWS, "rounds the end"),
         (tma.copy, aligned(1000, offset=4), (), "in aligned granules of 16 B", "source address is"),
         (tma.copy, aligned(15, offset=4), (), "word by word, 4 B each", "source address is"),
@@ -50,8 +52,8 @@ ROWS = "rows as they are, in boxes between tensor loads and stores"
         (tma.permute, np.zeros((8, 64, 64), np.float16), ((1, 0, 2),), "word by word, 16 B each", "are short"),
         (tma.permute, np.zeros((64, 3, 64), np.float16), ((2, 1, 0),), "swizzled tiles", ""),
         (tma.flip, BASE, (0,), "word by word", "outside 0"),
-        (tma.roll, BASE, (3, 0), "one run, in bulk copies", ""),
-        (tma.roll, BASE, (1032,), ROWS, "less than such a row"),
+        (tma.roll, LARGE, (3, 0), "one run, in bulk copies", "24576 B is short"),
+        (tma.roll, LARGE, (1032,), ROWS, "less than such a row"),
         (tma.gather_rows, TABLE[:100], (INDEX,), "2 rows in a tile, by bulk loads and bulk stores", ""),
         (tma.gather_rows, np.zeros((100, 3)), (INDEX,), "moved word by word", "multiples of 8 B"),
         (tma.fill, BASE, (1,), "one value everywhere", ""),
