@@ -12,7 +12,9 @@ _HEAVY = {"numpy", "matplotlib", "ipywidgets", "cupy", "cuda", "IPython"}
 
 
 def _loaded(code: str) -> set[str]:
-    report = f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    """The heavy modules that some code loads, beyond what starting Python does."""
+    show = "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    report = f"import sys\nbefore = set(sys.modules)\n{code}\n{show}"
     result = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
     return set(result.stdout.split()) & _HEAVY
 
