@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
     "doctor": ("doctor", "Say what is installed here, what works, what is missing."),
+    "emit": ("emit", "Write an instruction: PTX, inline assembly or a function."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
 }

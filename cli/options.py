@@ -93,7 +93,7 @@ class Member(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gener
             self.fail(str(error), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _starting((member.short_name for member in self.enumeration), incomplete)
+        return starting((member.short_name for member in self.enumeration), incomplete)
 
 
 class TargetName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -108,8 +108,9 @@ class TargetName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
             self.fail(str(error), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _starting(TARGETS, incomplete)
+        return starting(TARGETS, incomplete)
 
 
-def _starting(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+def starting(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """The words that begin as what was typed does, for completion."""
     return [CompletionItem(word) for word in words if word.lower().startswith(incomplete.lower())]
