@@ -15,7 +15,7 @@ from cupytma.ptx.family import Value
 from cupytma.targets import Target
 
 from .failures import Failure
-from .instruction_text import facts, needs, remark, spelt_for
+from .instruction_text import facts, needed_compiler, remark, spelt_for, spoken_targets
 from .instruction_words import (
     Constructor,
     InstructionWord,
@@ -31,6 +31,7 @@ from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")
 _RECIPE = "recipe"
+_COLUMN = 36  # where the second column of a list in a help text is at most, with its margin
 _EXAMPLES = (
     "\b\nExamples:\n"
     "  cupytma emit tensor_load --rank 2 --multicast --as function\n"
@@ -109,7 +110,7 @@ class InstructionGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Instructions"):
-            rows = [(name, c.spoken_stem) for name, c in constructors().items()]
+            rows = [(name, c.spoken_stem(max(10, formatter.width - _COLUMN))) for name, c in constructors().items()]
             formatter.write_dl([*rows, (_RECIPE, "the fences that a data path needs, in order")])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -218,7 +219,8 @@ def _described(found: Named, several: Sequence[Constructor]) -> tuple[str, str]:
         forms = constructor.forms
         oldest = min(forms, key=lambda form: form.ptx_version)
         having = dict.fromkeys(target for form in forms for target in form.targets)
-        text = f"{constructor.summary}\n\nNeeds at least {needs(oldest.ptx_version, having)}. {oldest.source}."
+        needed = f"{needed_compiler(oldest.ptx_version)}; exists on {spoken_targets(having)}"
+        text = f"{constructor.summary}\n\nNeeds at least {needed}. {oldest.source}."
         missing = [w for w in constructor.words if w.is_required and w.name not in settled]
         given = "".join(f" {option_name(word.name)} {word.values[0]}" for word in missing)
         return text, f"cupytma emit {found.label}{given}"

@@ -18,6 +18,8 @@ from .output import text_width
 
 _PLACE_TO_BREAK = re.compile(r"(?<=[ .])|(?=\.)")
 
+_SHOWN = 3
+
 
 def facts(instruction: ptx.Instruction) -> dict[str, Any]:
     """All that is known of an instruction, for JSON."""
@@ -66,18 +68,22 @@ def toolkit_for(version: tuple[int, int]) -> str | None:
     return next((name for name, has in ptx.TOOLKITS.items() if has >= version), None)
 
 
-def needs(version: tuple[int, int], targets: Iterable[Target]) -> str:
-    """What compiler and what target something needs, in a sentence."""
-    toolkit = toolkit_for(version)
+def needed_compiler(version: tuple[int, int]) -> str:
+    """A PTX version, with the toolkit that came with it."""
+    toolkit = toolkit_for(version) if version >= next(iter(ptx.TOOLKITS.values())) else None
+    return f"PTX {spoken_version(version)}{f' (CUDA {toolkit})' if toolkit else ''}"
+
+
+def spoken_targets(targets: Iterable[Target]) -> str:
+    """Targets as a sentence lists them."""
     having = [str(target) for target in targets]
-    where = "every target" if len(having) == len(TARGETS) else ", ".join(having) or "no known target"
-    return f"PTX {spoken_version(version)}{f' (CUDA {toolkit})' if toolkit else ''}; exists on {where}"
+    return "every target" if len(having) == len(TARGETS) else ", ".join(having) or "no known target"
 
 
 def explanation(
     instruction: ptx.Instruction, width: int, given: Mapping[str, str] | None = None, indent: str = ""
 ) -> Iterator[str]:
-    """What `cupytma.ptx.explain` says of an instruction, in lines that fit.
+    """What `cupytma.ptx.explain` says of an instruction below its text, in lines that fit.
 
     Parameters
     ----------
@@ -87,10 +93,9 @@ def explanation(
     given : mapping, optional
         What stands for each operand in the text at hand, by name.
     indent : str
-        Before every line but the first.
+        Before every line.
     """
-    head, *lines = ptx.explain(instruction).splitlines()
-    yield from broken(head, width, f"{indent}    ")
+    lines = ptx.explain(instruction).splitlines()[1:]
     numbers = [f"  {number} " for number in range(len(instruction.operands))]
     places = [f"%{number}" if given is None else given[o.name] for number, o in enumerate(instruction.operands)]
     room = max(map(len, places), default=0)
@@ -101,26 +106,28 @@ def explanation(
         else:
             hanging = indent if not line.startswith(" ") else f"{indent}  "
         if line.startswith("Needs PTX "):
-            line = f"Needs {needs(instruction.ptx_version, instruction.targets)}."
+            needed, where = needed_compiler(instruction.ptx_version), spoken_targets(instruction.targets)
+            line = f"Needs {needed}; exists on {where}."
         yield from textwrap.wrap(
             line, max(20, width), initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False,
             break_long_words=False,
         )
     recipes = recipes_with(instruction)
     if recipes:
-        line = f"Recipes (`cupytma emit recipe NAME`): {', '.join(recipes)}."
+        more = f" and {len(recipes) - _SHOWN} more" if len(recipes) > _SHOWN else ""
+        line = f"Recipes (`cupytma emit recipe NAME`): {', '.join(recipes[:_SHOWN])}{more}."
         yield from textwrap.wrap(
             line, max(20, width), initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
         )
 
 
-def broken(text: str, width: int, hanging: str = "    ") -> list[str]:
+def broken(text: str, width: int, indent: str = "") -> list[str]:
     """A line of PTX in lines that fit, broken between its words; for reading, not for the assembler."""
-    lines = [""]
+    lines = [indent]
     for piece in filter(None, _PLACE_TO_BREAK.split(text)):
         if lines[-1].strip() and len(lines[-1]) + len(piece.rstrip()) > width:
-            lines.append(hanging)
-        lines[-1] += piece.lstrip() if not lines[-1].strip() else piece
+            lines.append(f"{indent}    ")
+        lines[-1] += piece if lines[-1].strip() else piece.lstrip()
     return [line.rstrip() for line in lines]
 
 

@@ -21,7 +21,7 @@ from cupytma.ptx.operands import Operand
 _PARAMETER = re.compile(r"(\w+(?:, \w+)*)(?: : .*)?")
 # Where a constructor's documentation sends the reader to that of another one.
 _ELSEWHERE = re.compile(r"(?:As for `(\w+)`.*|`(\w+)` with .*)")
-_FEW, _SHORT = 12, 44
+_FEW = 12
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,10 @@ class Constructor:
         """The words that all its mnemonics have."""
         return frozenset.intersection(*(frozenset(form.mnemonic.split(".")) for form in self.forms))
 
-    @property
-    def spoken_stem(self) -> str:
-        """The beginning of its mnemonics, short, and long enough to tell what it is."""
+    def spoken_stem(self, room: int) -> str:
+        """The beginning of its mnemonics, in so many columns, and long enough to tell what it is."""
         stem = ".".join(self.stem) if len(self.stem) > 1 else min((f.mnemonic for f in self.forms), key=len)
-        return stem if len(stem) <= _SHORT else f"{stem[: _SHORT - 1]}…"
+        return stem if len(stem) <= room else f"{stem[: room - 1]}…"
 
     @property
     def example(self) -> str:

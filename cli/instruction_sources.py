@@ -1,0 +1,181 @@
+"""The family's instructions in a text: PTX, or CUDA C++ with inline assembly and calls of the header's functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from cupytma.check.lexer import pieces
+from cupytma.errors import EmissionError
+from cupytma.ptx import Instruction
+from cupytma.ptx.catalogue import catalogue
+from cupytma.ptx.header import calling_functions
+from cupytma.ptx.parse import read
+
+from .instruction_words import constructors
+
+_CUDA = re.compile(r"\b(?:asm|__asm__|__asm)\b[^;{}\"]*\(|__global__|__device__|^\s*#\s*(?:include|define|pragma)\b", re.M)
+_HEAD = re.compile(r"\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)")
+_GUARD = re.compile(r"@!?%?[\w$]+\s+")
+# What the text of CUDA C++ consists of, as far as it matters here; whatever else there is, is passed over.
+_TOKEN = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))"
+    r"|(?P<raw>\bR\"(?P<mark>[^()\\\s]{0,16})\((?P<text>.*?)\)(?P=mark)\")"
+    r"|(?P<string>\"(?:\\.|[^\"\\\n])*\")"
+    r"|(?P<character>'(?:\\.|[^'\\\n])+')"
+    r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<mark_>[():;])",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:\r?\n|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}
+_PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_USING = re.compile(r"\busing\s+namespace\s+cupytma\s*;")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One instruction of the family in a text.
+
+    Attributes
+    ----------
+    line : int
+        From 1.
+    text : str
+        As it stands there, without its guard.
+    function : str
+        The kernel or function of PTX that it is in; empty where that is not known.
+    instruction : Instruction or None
+        None where it cannot be understood.
+    given : dict of str to str
+        What stands for each operand.
+    guard : str
+        The predicate that it depends on.
+    problem : str
+        Why it cannot be understood.
+    is_call : bool
+        Whether it is a call of a function of cupytma.cuh.
+    """
+
+    line: int
+    text: str
+    function: str = ""
+    instruction: Instruction | None = None
+    given: dict[str, str] = field(default_factory=dict)
+    guard: str = ""
+    problem: str = ""
+    is_call: bool = False
+
+
+def is_cuda(text: str) -> bool:
+    """Whether a text is CUDA C++ rather than PTX."""
+    return not (".version" in text and ".target" in text) and _CUDA.search(text) is not None
+
+
+def find(text: str) -> list[Found]:
+    """The family's instructions in PTX or CUDA C++, in the order of their lines."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not is_cuda(text):
+        return list(_in_ptx(text))
+    assembly, calls = _split_cuda(text)
+    return sorted([*_in_ptx(assembly), *calls], key=lambda found: found.line)
+
+
+def _in_ptx(text: str) -> Iterator[Found]:
+    function = ""
+    for piece in pieces(f"{text}\n;"):
+        if piece.kind == "head":
+            head = _HEAD.search(piece.text)
+            function = head[1] if head else ""
+        if piece.kind != "statement":
+            continue
+        line = " ".join(piece.text.split())
+        guard = _GUARD.match(line)
+        statement = line[guard.end() :] if guard else line
+        if not _may_be_of_family(statement):
+            continue
+        try:
+            found = read(line)
+        except EmissionError as error:
+            if is_of_family(statement.partition(" ")[0]):
+                yield Found(piece.line, statement, function, problem=str(error))
+            continue
+        yield Found(piece.line, statement, function, found.instruction, found.given, found.guard)
+
+
+@cache
+def _first_words() -> tuple[str, ...]:
+    return tuple({constructor.stem[0] for constructor in constructors().values()})
+
+
+def _may_be_of_family(statement: str) -> bool:
+    return statement.startswith(_first_words())
+
+
+def is_of_family(mnemonic: str) -> bool:
+    """Whether a mnemonic begins as those of the family do, however it goes on."""
+    words = mnemonic.split(".")
+    for constructor in constructors().values():
+        stem = constructor.stem
+        if tuple(words[: len(stem)]) == stem and (len(stem) > 1 or constructor.literals.issubset(words)):
+            return True
+    return False
+
+
+# CUDA C++.
+
+
+def _split_cuda(text: str) -> tuple[str, list[Found]]:
+    """The inline assembly, each piece on the line where it stands and all else blank, and the calls."""
+    lines = [""] * (text.count("\n") + 2)
+    calls: list[Found] = []
+    functions = _functions() if "cupytma::" in text or _USING.search(text) else {}
+    prefix = "" if _USING.search(text) else "cupytma::"
+    depth, in_asm, line, at = 0, False, 1, 0
+    for token in _TOKEN.finditer(text):
+        line += text.count("\n", at, token.start())
+        at = token.start()
+        kind = token.lastgroup if token["raw"] is None else "raw"
+        if kind == "asm":
+            depth, in_asm = 0, True
+        elif in_asm and kind in ("string", "raw"):
+            for number, part in enumerate(_template(token)):
+                lines[line - 1 + number] += part
+        elif in_asm and kind == "mark_":
+            depth += {"(": 1, ")": -1}.get(token[0], 0)
+            if token[0] in ":;" or depth <= 0:
+                in_asm = False
+                lines[line - 1] += " ;"
+        elif kind == "name" and not in_asm and token[0] in functions and _is_called(text, token, prefix):
+            calls.append(Found(line, token[0], instruction=functions[token[0]], is_call=True))
+    return "\n".join(lines), calls
+
+
+def _template(token: re.Match[str]) -> list[str]:
+    """The assembly in a string literal, in the lines that it takes in the source."""
+    if token["raw"] is not None:
+        text = token["text"]
+        return [line.replace("%%", "%") for line in _without_comments(text).split("\n")]
+    text = _ESCAPE.sub(lambda found: _ESCAPED.get(found[0][1], found[0][1].strip()), token[0][1:-1])
+    return [" ".join(_PTX_COMMENT.sub(" ", text).replace("%%", "%").split("\n"))]
+
+
+def _without_comments(text: str) -> str:
+    return _PTX_COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+
+
+@cache
+def _functions() -> dict[str, Instruction]:
+    """The header's functions by name, each with its instruction; one that calls others with the first of theirs."""
+    named = {form.function_name: form for form in catalogue()}
+    return {**{name: named[calls[0]] for name, calls in calling_functions().items()}, **named}
+
+
+def _is_called(text: str, token: re.Match[str], prefix: str) -> bool:
+    """Whether a name stands behind a prefix, is followed by arguments, and is no member of something."""
+    rest = text[token.end() : token.end() + 80].lstrip()
+    before = text[max(0, token.start() - 9) : token.start()]
+    return rest[:1] in ("(", "<") and before.endswith(prefix) and not before.endswith((".", "->"))
