@@ -93,9 +93,12 @@ def run() -> None:
         _give_up(f"cupytma: cannot write the output: {error.strerror or error}")
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
-    """Print a warning as errors are printed; those of other packages with the place that they are from."""
-    text = str(message) if issubclass(category, CupytmaWarning) else f"{category.__name__}: {message} ({place[0]})"
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Print a warning as errors are printed; those of other packages with the file that they are from."""
+    ours = issubclass(category, CupytmaWarning)
+    text = str(message) if ours else f"{category.__name__}: {message} ({filename}:{lineno})"
     click.echo(f"Warning: {wrapped_message(text)}", err=True)
 
 

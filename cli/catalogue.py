@@ -31,11 +31,11 @@ class FamilyName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
         from .instruction_words import constructors, near
 
         name = str(value).replace("-", "_")
-        if name in constructors():
-            return name
-        alike = [one for one in near(name) if one in constructors()]
-        hint = f"near it: {', '.join(alike)}; " if alike else ""
-        self.fail(f"there is no family {value!r:.100}; {hint}`cupytma catalogue` lists them", param, ctx)
+        if name not in constructors():
+            alike = [one for one in near(name) if one in constructors()]
+            hint = f"near it: {', '.join(alike)}; " if alike else ""
+            self.fail(f"there is no family {value!r:.100}; {hint}`cupytma catalogue` lists them", param, ctx)
+        return name
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from .instruction_words import constructors
@@ -124,14 +124,14 @@ def _print_families(found: list[Instruction]) -> None:
     from .instruction_words import constructors
 
     room = text_width() - _COLUMN
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, constructor in constructors().items():
         forms = [form for form in found if form.family == name]
         if forms:
             oldest = spoken_version(min(form.ptx_version for form in forms))
             rows.append((name, f"{len(forms):,}", oldest, constructor.spoken_stem(max(room, 1))))
     if room < _NARROW:
-        rows = [(name, count, oldest) for name, count, oldest, _ in rows]
+        rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
     show(table(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX")))
     show(f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction")

@@ -7,8 +7,13 @@ import sys
 from typing import Any
 
 import click
-from click.parser import split_arg_string
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from .failures import Failure
 
@@ -43,11 +48,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s 2> /dev/null ||
 class Bash(BashComplete):
     """Completion in bash of values that have colons."""
 
+    _kept_by_shell = ""
+
     source_template = _BASH_SCRIPT
 
-    @staticmethod
-    def _check_version() -> None:
-        """The script runs in every version that there is."""
+    def source(self) -> str:
+        """The script, whatever version of bash there is: it runs in all of them."""
+        return self.source_template % self.source_vars()
 
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ.get("CUPYTMA_COMP_LINE")
@@ -60,7 +67,7 @@ class Bash(BashComplete):
 
     def format_completion(self, item: CompletionItem) -> str:
         value = str(item.value)
-        return f"{item.type},{value.removeprefix(getattr(self, '_kept_by_shell', ''))}"
+        return f"{item.type},{value.removeprefix(self._kept_by_shell)}"
 
 
 def _kept(incomplete: str, breaks: str) -> str:

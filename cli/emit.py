@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -26,7 +25,6 @@ from .instruction_words import (
     unknown_instruction,
 )
 from .options import TargetName, parse_integer, starting
-from .output import show, table, text_width
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")
@@ -82,6 +80,8 @@ class InstructionGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == _RECIPE:
+            from .recipe import recipe
+
             return recipe
         if cmd_name == STANDARD_INPUT:
             return _spelt_command(STANDARD_INPUT)
@@ -137,7 +137,8 @@ def _is_spelling(text: str) -> bool:
     return ";" in text or " " in text.strip()
 
 
-def _common(command: Callable[..., Any]) -> Callable[..., Any]:
+def emission_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: how an instruction is written, and what must have it."""
     for decorate in reversed((
         click.option(
             "--as", "form", type=click.Choice(FORMS), default="ptx", show_default=True,
@@ -165,18 +166,18 @@ def _command(found: Named) -> click.Command:
         form: str, target: Target | None, toolkit: str | None, as_json: bool, operands: tuple[str, ...], **given: Any
     ) -> None:
         wanted = {name: value for name, value in given.items() if value is not None}
-        wanted |= {name: None for name in _left_out()}
+        wanted |= dict.fromkeys(_left_out())
         if operands:
             if wanted:
                 raise click.UsageError(
-                    f"{operands[0]!r} is no option; give either words, such as {option_name(next(iter(words)))}, or the "
-                    "operands of a whole instruction"
+                    f"{operands[0]!r:.100} is no option; give either words, each with its option, or the operands of a "
+                    "whole instruction"
                 )
             _write([ptx.parse(" ".join((found.label, *operands)))], form, target, toolkit, as_json)
         else:
             _write([found.make(wanted)], form, target, toolkit, as_json)
 
-    command: Any = click.argument("operands", nargs=-1, metavar="[OPERANDS]...")(_common(run))
+    command: Any = click.argument("operands", nargs=-1, metavar="[OPERANDS]...")(emission_options(run))
     for name, operand in reversed(immediates.items()):
         command = click.option(option_name(name), name, type=Constant(), help=_sentence(operand.description))(command)
     for name, alike in reversed(words.items()):
@@ -236,7 +237,7 @@ def _spelt_command(text: str) -> click.Command:
     ) -> None:
         _write(list(_read(text, operands)), form, target, toolkit, as_json)
 
-    command = click.argument("operands", nargs=-1, metavar="[OPERANDS]...")(_common(run))
+    command = click.argument("operands", nargs=-1, metavar="[OPERANDS]...")(emission_options(run))
     return click.command(
         "-" if text == STANDARD_INPUT else "SPELLING", help="An instruction by its spelling.",
         epilog="Example:  cupytma emit 'cp.async.bulk.commit_group;' --as asm",
@@ -297,80 +298,3 @@ def _variables(instruction: ptx.Instruction) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-# Recipes.
-
-
-class RecipeName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
-    """The name of a data path."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ptx.Recipe:
-        import difflib
-
-        if value in ptx.RECIPES:
-            return ptx.RECIPES[value]
-        near = difflib.get_close_matches(str(value)[:100], ptx.RECIPES, n=3, cutoff=0.4)
-        hint = f"near it: {', '.join(near)}; " if near else ""
-        self.fail(f"there is no recipe {value!r:.100}; {hint}`cupytma emit recipe` lists them", param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return starting(ptx.RECIPES, incomplete)
-
-
-@click.command(
-    epilog="\b\nExamples:\n"
-    "  cupytma emit recipe\n"
-    "  cupytma emit recipe map-changed-other-block --as asm"
-)
-@click.argument("path", type=RecipeName(), required=False)
-@_common
-def recipe(
-    path: ptx.Recipe | None, form: str, target: Target | None, toolkit: str | None, as_json: bool
-) -> None:
-    """Write what a data path needs: the fences and the rest, in order, with who executes each and at which scope.
-
-    Without a PATH, list the data paths. With --as function the steps are calls of functions in cupytma.cuh.
-    """
-    if path is None:
-        if as_json:
-            listed = [{"path": r.path, "summary": r.summary} for r in ptx.RECIPES.values()]
-            click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
-        else:
-            show(table(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()]))
-        return
-    spelt = {id(step): spelt_for(step.instruction, target, toolkit)[0] for step in path.steps if step.instruction}
-    if as_json:
-        steps = [
-            {
-                "who": step.who, "what": step.what, "scope": step.scope, "reads": step.reads, "writes": step.writes,
-                "instruction": facts(spelt[id(step)]) if step.instruction else None,
-            }
-            for step in path.steps
-        ]  # fmt: skip
-        about = {"path": path.path, "summary": path.summary, "source": path.source, "steps": steps}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
-        return
-    width = text_width()
-    write = partial(click.wrap_text, width=width, initial_indent="// ", subsequent_indent="//    ")
-    click.echo(write(f"{path.path}: {path.summary}"))
-    for number, step in enumerate(path.steps, 1):
-        scope = f" [{step.scope}]" if step.scope else ""
-        click.echo(write(f"{number}. {step.who}{scope}: {step.what}"))
-        if step.instruction:
-            click.echo(_step(spelt[id(step)], form, target))
-    click.echo(write(f"Source: {path.source}"))
-
-
-def _step(instruction: ptx.Instruction, form: str, target: Target | None) -> str:
-    if form == "ptx":
-        return instruction.text
-    if form == "function":
-        constants = ", ".join(o.name for o in instruction.immediates)
-        arguments = ", ".join(dict.fromkeys(o.vector if o.packed and o.vector else o.name for o in instruction.parameters))
-        return f"cupytma::{instruction.function_name}{f'<{constants}>' if constants else ''}({arguments});"
-    # Each step has a scope of its own for the variables that it declares.
-    lines = instruction.inline_asm(target).splitlines()
-    return "\n".join(("{", *(line if line.startswith("#") else f"    {line}" for line in lines), "}"))

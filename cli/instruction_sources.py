@@ -16,7 +16,9 @@ from cupytma.ptx.parse import read
 
 from .instruction_words import constructors
 
-_CUDA = re.compile(r"\b(?:asm|__asm__|__asm)\b[^;{}\"]*\(|__global__|__device__|^\s*#\s*(?:include|define|pragma)\b", re.M)
+_CUDA = re.compile(
+    r"\b(?:asm|__asm__|__asm)\b[^;{}\"]*\(|__global__|__device__|^\s*#\s*(?:include|define|pragma)\b", re.MULTILINE
+)
 _HEAD = re.compile(r"\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)")
 _GUARD = re.compile(r"@!?%?[\w$]+\s+")
 # What the text of CUDA C++ consists of, as far as it matters here; whatever else there is, is passed over.

@@ -147,7 +147,7 @@ def spelt_for(
         raise Failure(_lacking(instruction, target) or str(error)) from None
     if found == instruction:
         return instruction, ""
-    where = " and ".join(filter(None, (target and str(target), toolkit and f"CUDA {toolkit}")))
+    where = " and ".join([*([str(target)] if target else []), *([f"CUDA {toolkit}"] if toolkit else [])])
     changed = [f"{name}={value}" for name, value in instruction.words if dict(found.words).get(name) != value]
     return found, f"{where} does not take {', '.join(changed)}; this is spelt otherwise, and does the same"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from os.path import commonprefix
 from typing import Any
 
 from cupytma import ptx
@@ -128,7 +128,8 @@ class Constructor:
     @cached_property
     def stem(self) -> tuple[str, ...]:
         """The words that all its mnemonics begin with."""
-        return tuple(commonprefix([form.mnemonic.split(".") for form in self.forms]))
+        columns = zip(*(form.mnemonic.split(".") for form in self.forms), strict=False)
+        return tuple(column[0] for column in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
 
     @cached_property
     def literals(self) -> frozenset[str]:
@@ -210,7 +211,7 @@ class Named:
         if reasons:
             raise reasons[0]
         unknown = ", ".join(map(option_name, given))
-        raise EmissionError(f"none of {names} takes {unknown} together; `cupytma emit NAME --help` says what each takes")
+        raise EmissionError(f"none of {names} takes {unknown} together; `cupytma emit NAME --help` lists theirs")
 
     def _with_words(
         self, constructor: Constructor, settled: Mapping[str, Value], given: Mapping[str, Value]
