@@ -134,4 +134,5 @@ def _print_families(found: list[Instruction]) -> None:
         rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
     show(table(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX")))
-    show(f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction")
+    text = f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction"
+    click.echo(click.wrap_text(text, text_width()))

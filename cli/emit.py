@@ -25,10 +25,12 @@ from .instruction_words import (
     unknown_instruction,
 )
 from .options import TargetName, parse_integer, starting
+from .output import text_width
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")
 _RECIPE = "recipe"
+_LARGEST = 1 << 22  # bytes of instructions
 _COLUMN = 36  # where the second column of a list in a help text is at most, with its margin
 _EXAMPLES = (
     "\b\nExamples:\n"
@@ -250,7 +252,7 @@ def _read(text: str, more: tuple[str, ...]) -> Iterator[ptx.Instruction]:
     if text == STANDARD_INPUT:
         if more:
             raise click.UsageError("- reads the instruction from standard input; give nothing else")
-        read = as_text(read_file(STANDARD_INPUT))
+        read = as_text(read_file(STANDARD_INPUT, _LARGEST))
         if read is None:
             raise Failure(f"{name_of(STANDARD_INPUT)} holds no text; give lines of PTX")
         text = read
@@ -293,7 +295,8 @@ def _variables(instruction: ptx.Instruction) -> Iterator[str]:
         if operand is not instruction.result and name not in seen:
             seen.add(name)
             kind = "constant " if operand.is_immediate else ""
-            yield f"// {kind}{operand.c_type} {name}: {operand.description}"
+            text = f"{kind}{operand.c_type} {name}: {operand.description}"
+            yield click.wrap_text(text, text_width(), "// ", "//   ")
 
 
 def _sentence(text: str) -> str:

@@ -38,9 +38,10 @@ _INDENT = "  "
 def explain(source: tuple[str, ...], target: Target | None, as_json: bool) -> None:
     """Say what instructions do, with their operands, what completes them, and which targets and PTX they need.
 
-    SOURCE is the text of one or several instructions, or a file, or - for standard input: PTX, or CUDA C++ of which
-    inline assembly and calls of the functions in cupytma.cuh are explained. In files other instructions are passed
-    over. Exit code 0: all is explained; 1: a file has some that no assembler takes, or that the target lacks.
+    SOURCE is the text of one or several instructions, or a file, or - for standard input: PTX, or CUDA C++, of which
+    inline assembly and calls of the functions in cupytma.cuh are explained, not what it includes. In files other
+    instructions are passed over. Exit code 0: all is explained; 1: a file has some that no assembler takes, or that
+    the target lacks.
     """
     label, found = _found(source)
     lacking = [one for one in found if target and one.instruction and not one.instruction.supported_on(target)]

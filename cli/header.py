@@ -9,7 +9,7 @@ from cupytma.targets import DEFAULT_TARGET, Target
 
 from .failures import Failure
 from .options import TargetName, starting
-from .output import show
+from .output import text_width
 from .sources import STANDARD_INPUT
 
 
@@ -72,4 +72,5 @@ def header(target: Target, only: tuple[str, ...], wgmma: bool, output: str) -> N
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot write {output!r:.100}: {reason}") from None
     functions = text.count("__device__ __forceinline__")
-    show(f"written to {output}: {functions:,} functions for {target}, {len(text.encode()):,} bytes")
+    text = f"written to {output}: {functions:,} functions for {target}, {len(text.encode()):,} bytes"
+    click.echo(click.wrap_text(text, text_width()))

@@ -29,12 +29,15 @@ _TOKEN = re.compile(
     r"|(?P<character>'(?:\\.|[^'\\\n])+')"
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
     r"|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<mark_>[():;])",
+    r"|(?P<sign>[():;])",
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:\r?\n|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:\"(?:\\.|[^\"\\\n])*\"(?:[ \t]|\\\n)*)+)", re.MULTILINE)
+_STRING = re.compile(r"\"(?:\\.|[^\"\\\n])*\"")
+_NO_MACRO = "{} is no macro of this file with a text; explain the PTX that the compiler makes of it instead"
 _USING = re.compile(r"\busing\s+namespace\s+cupytma\s*;")
 
 
@@ -82,8 +85,8 @@ def find(text: str) -> list[Found]:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not is_cuda(text):
         return list(_in_ptx(text))
-    assembly, calls = _split_cuda(text)
-    return sorted([*_in_ptx(assembly), *calls], key=lambda found: found.line)
+    assembly, others = _split_cuda(text)
+    return sorted([*_in_ptx(assembly), *others], key=lambda found: found.line)
 
 
 def _in_ptx(text: str) -> Iterator[Found]:
@@ -131,29 +134,59 @@ def is_of_family(mnemonic: str) -> bool:
 
 
 def _split_cuda(text: str) -> tuple[str, list[Found]]:
-    """The inline assembly, each piece on the line where it stands and all else blank, and the calls."""
+    """The inline assembly, each piece on the line where it stands and all else blank; and what else there is to say."""
     lines = [""] * (text.count("\n") + 2)
-    calls: list[Found] = []
-    functions = _functions() if "cupytma::" in text or _USING.search(text) else {}
-    prefix = "" if _USING.search(text) else "cupytma::"
-    depth, in_asm, line, at = 0, False, 1, 0
+    others: list[Found] = []
+    macros = {name: "".join(map(_unescaped, _STRING.findall(value))) for name, value in _MACRO.findall(text)}
+    is_using = _USING.search(text) is not None
+    functions = _functions() if is_using or "cupytma::" in text else {}
+    statement: _Statement | None = None
+    line, at = 1, 0
     for token in _TOKEN.finditer(text):
         line += text.count("\n", at, token.start())
         at = token.start()
-        kind = token.lastgroup if token["raw"] is None else "raw"
+        kind = "raw" if token["raw"] is not None else token.lastgroup
         if kind == "asm":
-            depth, in_asm = 0, True
-        elif in_asm and kind in ("string", "raw"):
-            for number, part in enumerate(_template(token)):
+            statement = _Statement()
+        elif statement is not None:
+            for number, part in enumerate(statement.take(token, kind or "", macros)):
                 lines[line - 1 + number] += part
-        elif in_asm and kind == "mark_":
-            depth += {"(": 1, ")": -1}.get(token[0], 0)
-            if token[0] in ":;" or depth <= 0:
-                in_asm = False
+            if statement.is_over:
                 lines[line - 1] += " ;"
-        elif kind == "name" and not in_asm and token[0] in functions and _is_called(text, token, prefix):
-            calls.append(Found(line, token[0], instruction=functions[token[0]], is_call=True))
-    return "\n".join(lines), calls
+                others += [Found(line, f"asm({name})", problem=_NO_MACRO.format(name)) for name in statement.unknown()]
+                statement = None
+        elif kind == "name" and token[0] in functions and _is_called(text, token, "" if is_using else "cupytma::"):
+            others.append(Found(line, token[0], instruction=functions[token[0]], is_call=True))
+    return "\n".join(lines), others
+
+
+class _Statement:
+    """An asm statement, token by token, up to the end of its template."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._depth = 0
+        self._said = ""
+        self._names: list[str] = []
+
+    def take(self, token: re.Match[str], kind: str, macros: dict[str, str]) -> list[str]:
+        """The next token: its assembly, in the lines that it takes in the source."""
+        parts: list[str] = []
+        if kind in ("string", "raw"):
+            parts = _template(token)
+        elif kind == "name" and token[0] in macros:
+            parts = [macros[token[0]]]
+        elif kind == "name" and self._depth == 1:
+            self._names.append(token[0])
+        elif kind == "sign":
+            self._depth += {"(": 1, ")": -1}.get(token[0], 0)
+            self.is_over = token[0] in ":;" or self._depth <= 0
+        self._said += "".join(parts)
+        return parts
+
+    def unknown(self) -> list[str]:
+        """The names in the template whose text is not known, where it may be one of the family's."""
+        return self._names if not self._said.strip() or any(word in self._said for word in _first_words()) else []
 
 
 def _template(token: re.Match[str]) -> list[str]:
@@ -161,8 +194,13 @@ def _template(token: re.Match[str]) -> list[str]:
     if token["raw"] is not None:
         text = token["text"]
         return [line.replace("%%", "%") for line in _without_comments(text).split("\n")]
-    text = _ESCAPE.sub(lambda found: _ESCAPED.get(found[0][1], found[0][1].strip()), token[0][1:-1])
-    return [" ".join(_PTX_COMMENT.sub(" ", text).replace("%%", "%").split("\n"))]
+    return [_unescaped(token[0])]
+
+
+def _unescaped(literal: str) -> str:
+    """What a string literal says, in one line and without PTX's comments."""
+    text = _ESCAPE.sub(lambda found: _ESCAPED.get(found[0][1], found[0][1].strip()), literal[1:-1])
+    return _PTX_COMMENT.sub(" ", text).replace("%%", "%").replace("\n", " ")
 
 
 def _without_comments(text: str) -> str:
