@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -289,14 +290,15 @@ def _text(instruction: ptx.Instruction, form: str, target: Target | None) -> str
 
 def _variables(instruction: ptx.Instruction) -> Iterator[str]:
     """Comments with the variables that inline assembly takes."""
-    seen = set()
+    lengths = Counter(operand.vector for operand in instruction.operands if operand.packed)
+    variables: dict[str, str] = {}
     for operand in instruction.operands:
-        name = operand.vector if operand.packed and operand.vector else operand.name
-        if operand is not instruction.result and name not in seen:
-            seen.add(name)
+        name = f"{operand.vector}[{lengths[operand.vector]}]" if operand.packed else operand.name
+        if operand is not instruction.result:
             kind = "constant " if operand.is_immediate else ""
-            text = f"{kind}{operand.c_type} {name}: {operand.description}"
-            yield click.wrap_text(text, text_width(), "// ", "//   ")
+            variables.setdefault(name, f"{kind}{operand.c_type} {name}: {operand.description}")
+    for text in variables.values():
+        yield click.wrap_text(text, text_width(), "// ", "//   ")
 
 
 def _sentence(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from cupytma.check.lexer import pieces
 from cupytma.errors import EmissionError
@@ -17,14 +18,15 @@ from cupytma.ptx.parse import read
 from .instruction_words import constructors
 
 _CUDA = re.compile(
-    r"\b(?:asm|__asm__|__asm)\b[^;{}\"]*\(|__global__|__device__|^\s*#\s*(?:include|define|pragma)\b", re.MULTILINE
+    r"\b(?:asm|__asm__|__asm)\b[^;{}\"]*\(|__global__|__device__|^[ \t]*#[ \t]*(?:include|define|pragma)\b",
+    re.MULTILINE,
 )
 _HEAD = re.compile(r"\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)")
 _GUARD = re.compile(r"@!?%?[\w$]+\s+")
 # What the text of CUDA C++ consists of, as far as it matters here; whatever else there is, is passed over.
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))"
-    r"|(?P<raw>\bR\"(?P<mark>[^()\\\s]{0,16})\((?P<text>.*?)\)(?P=mark)\")"
+    r"|(?P<raw>\bR\"(?P<mark>[^()\\\s]{0,16})\()"
     r"|(?P<string>\"(?:\\.|[^\"\\\n])*\")"
     r"|(?P<character>'(?:\\.|[^'\\\n])+')"
     r"|(?P<asm>\b(?:asm|__asm__|__asm)\b)"
@@ -142,22 +144,43 @@ def _split_cuda(text: str) -> tuple[str, list[Found]]:
     functions = _functions() if is_using or "cupytma::" in text else {}
     statement: _Statement | None = None
     line, at = 1, 0
-    for token in _TOKEN.finditer(text):
-        line += text.count("\n", at, token.start())
-        at = token.start()
-        kind = "raw" if token["raw"] is not None else token.lastgroup
-        if kind == "asm":
+    for token in _tokens(text):
+        line += text.count("\n", at, token.at)
+        at = token.at
+        if token.kind == "asm":
             statement = _Statement()
         elif statement is not None:
-            for number, part in enumerate(statement.take(token, kind or "", macros)):
-                lines[line - 1 + number] += part
+            statement.take(token, line, macros)
             if statement.is_over:
-                lines[line - 1] += " ;"
-                others += [Found(line, f"asm({name})", problem=_NO_MACRO.format(name)) for name in statement.unknown()]
+                unknown = statement.unknown()
+                others += [Found(line, f"asm({name})", problem=_NO_MACRO.format(name)) for name in unknown]
+                for number, part in [] if unknown else statement.parts:
+                    lines[number - 1] += part
                 statement = None
-        elif kind == "name" and token[0] in functions and _is_called(text, token, "" if is_using else "cupytma::"):
-            others.append(Found(line, token[0], instruction=functions[token[0]], is_call=True))
+        elif token.text in functions and _is_called(text, token, "" if is_using else "cupytma::"):
+            others.append(Found(line, token.text, instruction=functions[token.text], is_call=True))
     return "\n".join(lines), others
+
+
+class _Token(NamedTuple):
+    """A piece of CUDA C++: what it is, where it begins, and its text; of a raw string, what is in it."""
+
+    kind: str
+    at: int
+    text: str
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while token := _TOKEN.search(text, at):
+        at = token.end()
+        if token["raw"] is None:
+            yield _Token(token.lastgroup or "", token.start(), token[0])
+            continue
+        end = text.find(f'){token["mark"]}"', at)
+        end = len(text) if end < 0 else end
+        yield _Token("raw", token.start(), text[at:end])
+        at = end + len(token["mark"]) + 2
 
 
 class _Statement:
@@ -165,36 +188,30 @@ class _Statement:
 
     def __init__(self) -> None:
         self.is_over = False
+        self.parts: list[tuple[int, str]] = []
         self._depth = 0
-        self._said = ""
         self._names: list[str] = []
 
-    def take(self, token: re.Match[str], kind: str, macros: dict[str, str]) -> list[str]:
-        """The next token: its assembly, in the lines that it takes in the source."""
-        parts: list[str] = []
-        if kind in ("string", "raw"):
-            parts = _template(token)
-        elif kind == "name" and token[0] in macros:
-            parts = [macros[token[0]]]
-        elif kind == "name" and self._depth == 1:
-            self._names.append(token[0])
-        elif kind == "sign":
-            self._depth += {"(": 1, ")": -1}.get(token[0], 0)
-            self.is_over = token[0] in ":;" or self._depth <= 0
-        self._said += "".join(parts)
-        return parts
+    def take(self, token: _Token, line: int, macros: dict[str, str]) -> None:
+        """The next token, which begins on a line of the source."""
+        if token.kind == "string":
+            self.parts.append((line, _unescaped(token.text)))
+        elif token.kind == "raw":
+            self.parts += enumerate(_without_comments(token.text).replace("%%", "%").split("\n"), line)
+        elif token.kind == "name" and token.text in macros:
+            self.parts.append((line, macros[token.text]))
+        elif token.kind == "name" and self._depth == 1:
+            self._names.append(token.text)
+        elif token.kind == "sign":
+            self._depth += {"(": 1, ")": -1}.get(token.text, 0)
+            self.is_over = token.text in ":;" or self._depth <= 0
+            if self.is_over:
+                self.parts.append((line, " ;"))
 
     def unknown(self) -> list[str]:
         """The names in the template whose text is not known, where it may be one of the family's."""
-        return self._names if not self._said.strip() or any(word in self._said for word in _first_words()) else []
-
-
-def _template(token: re.Match[str]) -> list[str]:
-    """The assembly in a string literal, in the lines that it takes in the source."""
-    if token["raw"] is not None:
-        text = token["text"]
-        return [line.replace("%%", "%") for line in _without_comments(text).split("\n")]
-    return [_unescaped(token[0])]
+        said = "".join(part for _, part in self.parts).strip(" ;")
+        return self._names if not said or any(word in said for word in _first_words()) else []
 
 
 def _unescaped(literal: str) -> str:
@@ -214,8 +231,8 @@ def _functions() -> dict[str, Instruction]:
     return {**{name: named[calls[0]] for name, calls in calling_functions().items()}, **named}
 
 
-def _is_called(text: str, token: re.Match[str], prefix: str) -> bool:
+def _is_called(text: str, token: _Token, prefix: str) -> bool:
     """Whether a name stands behind a prefix, is followed by arguments, and is no member of something."""
-    rest = text[token.end() : token.end() + 80].lstrip()
-    before = text[max(0, token.start() - 9) : token.start()]
+    end = token.at + len(token.text)
+    rest, before = text[end : end + 80].lstrip(), text[max(0, token.at - 9) : token.at]
     return rest[:1] in ("(", "<") and before.endswith(prefix) and not before.endswith((".", "->"))
