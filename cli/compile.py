@@ -170,9 +170,10 @@ def _compiled(
             raise Failure(_in_options(str(error))) from None
         except CompileError as error:
             # What has no place in the source is an option or a missing compiler; a target may be too new for it.
-            if not error.diagnostics and "--gpu-architecture" not in error.log:
-                raise Failure(str(error)) from None
-            raise
+            has_place = any(diagnostic.file or diagnostic.from_assembler for diagnostic in error.diagnostics)
+            if has_place or "--gpu-architecture" in error.log:
+                raise
+            raise Failure(str(error)) from None
 
 
 def _in_options(message: str) -> str:

@@ -72,5 +72,5 @@ def header(target: Target, only: tuple[str, ...], wgmma: bool, output: str) -> N
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot write {output!r:.100}: {reason}") from None
     functions = text.count("__device__ __forceinline__")
-    text = f"written to {output}: {functions:,} functions for {target}, {len(text.encode()):,} bytes"
+    text = f"written to {output}: {functions:,} function{'s'[: functions != 1]} for {target}, {len(text.encode()):,} bytes"
     click.echo(click.wrap_text(text, text_width()))

@@ -169,7 +169,7 @@ def test_calls_of_the_header_s_functions_are_found(invoke: Invoke) -> None:
 
 
 def test_what_no_assembler_takes_is_listed_and_ends_with_1(invoke: Invoke) -> None:
-    code = "cp.async.bulk.tensor.2d.shared.global [%0], [%1, {%2, %3}], [%4];\ncp.async.ca.shared.global [a], [b], 16;\n"
+    code = "cp.async.bulk.tensor.2d.shared.global [%0], [%1, {%2, %3}], [%4];\ncp.async.ca.shared.global [a], [b], 16;"
     result = invoke("explain", "-", input=code)
     assert result.exit_code == 1
     assert "bare .shared is refused here" in " ".join(result.stdout.split())
