@@ -141,6 +141,8 @@ def spelt_for(
     Failure
         If there is none; the message names what the target lacks, and the targets that have it.
     """
+    if target is None and toolkit is None:
+        return instruction, ""
     try:
         found = ptx.spell(instruction, target=target, toolkit=toolkit)
     except EmissionError as error:
