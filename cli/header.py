@@ -71,6 +71,6 @@ def header(target: Target, only: tuple[str, ...], wgmma: bool, output: str) -> N
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot write {output!r:.100}: {reason}") from None
-    functions = text.count("__device__ __forceinline__")
-    text = f"written to {output}: {functions:,} function{'s'[: functions != 1]} for {target}, {len(text.encode()):,} bytes"
-    click.echo(click.wrap_text(text, text_width()))
+    count, size = text.count("__device__ __forceinline__"), len(text.encode())
+    said = f"written to {output}: {count:,} function{'s'[: count != 1]} for {target}, {size:,} bytes"
+    click.echo(click.wrap_text(said, text_width()))
