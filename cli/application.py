@@ -6,13 +6,14 @@ import contextlib
 import io
 import os
 import sys
+import warnings
 from gettext import gettext as _
 from importlib import import_module
 from typing import Any
 
 import click
 
-from cupytma.errors import CupytmaError
+from cupytma.errors import CupytmaError, CupytmaWarning
 from cupytma.version import __version__
 
 from .failures import failure_of, wrapped_message
@@ -21,13 +22,18 @@ from .failures import failure_of, wrapped_message
 COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Measure the operations on this GPU, beside torch and CuPy."),
     "cache": ("cache", "Show or clear the compiled kernels kept on disk."),
+    "catalogue": ("catalogue", "List the family's instructions, with filters."),
     "check": ("check", "Check a kernel, or a tensor map, without a GPU."),
     "compile": ("compile", "Compile CUDA C++ for one or several targets."),
+    "completion": ("completion", "Print the completion script for a shell."),
     "decode": ("decode", "Read a tensor map: hex, C, JSON, a debugger's words, raw bytes."),
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
     "diff": ("diff", "Name the fields in which two tensor maps differ."),
     "doctor": ("doctor", "Say what is installed here, what works, what is missing."),
+    "emit": ("emit", "Write an instruction: PTX, inline assembly or a function."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
+    "explain": ("explain", "Say what instructions do: one, or all in a file."),
+    "header": ("header", "Write the CUDA C++ header for a target."),
     "layout": ("layout", "Show which bits of a tensor map hold what."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
     "rules": ("rules", "Show what a tensor map must obey, and how to mend it."),
@@ -83,10 +89,24 @@ def run() -> None:
         # Where the encoding lacks × or …, print a stand-in rather than fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
+    if "_CUPYTMA_COMPLETE" in os.environ:
+        from .completion import register
+
+        register()
     try:
         cli(prog_name="cupytma")
     except OSError as error:  # the output cannot be written: a full disk, say
         _give_up(f"cupytma: cannot write the output: {error.strerror or error}")
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Print a warning as errors are printed; those of other packages with the file that they are from."""
+    ours = issubclass(category, CupytmaWarning)
+    text = str(message) if ours else f"{category.__name__}: {message} ({filename}:{lineno})"
+    click.echo(f"Warning: {wrapped_message(text)}", err=True)
 
 
 def _give_up(message: str) -> None:

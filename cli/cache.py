@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 
 import click
@@ -26,8 +27,9 @@ def info(as_json: bool) -> None:
     from cupytma.runtime import cache as kept
 
     found = kept.info()
+    problem = _problem(found.folder)
     if as_json:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps({**asdict(found), "problem": problem}))
         return
     rows = [
         ("folder", found.folder or "none"),
@@ -35,7 +37,8 @@ def info(as_json: bool) -> None:
         ("size", spoken_size(found.size)),
         ("limit", spoken_size(found.limit)),
     ]
-    show(table(("", ""), [*rows, *((("off", found.why_off),) if found.why_off else ())]))
+    more = (("off", found.why_off), ("problem", problem))
+    show(table(("", ""), [*rows, *((name, text) for name, text in more if text)]))
 
 
 @cache.command(epilog="Example:  cupytma cache clear")
@@ -52,6 +55,16 @@ def clear(as_json: bool) -> None:
         show(f"there is no cache: {before.why_off}")
     else:
         show(f"removed {removed:,} entries, {spoken_size(before.size - after.size)}, from {before.folder}")
+
+
+def _problem(folder: str) -> str:
+    """Why nothing can be kept in a folder, and what to do; empty where it can, or where there is none."""
+    way_out = "CUPYTMA_CACHE_DIR names another folder"
+    if not folder or not os.path.lexists(folder):
+        return ""
+    if not os.path.isdir(folder):
+        return f"this is no folder; {way_out}"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"nothing can be written into this folder; {way_out}"
 
 
 def spoken_size(size: int) -> str:

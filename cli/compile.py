@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from cupytma.errors import CompileError, KernelWarning, TargetError
-from cupytma.targets import Target
+from cupytma.errors import CompileError, CompileInputError, KernelWarning, TargetError
+from cupytma.targets import TARGETS, Target
 from cupytma.targets import target as target_of
 
-from .failures import Failure
-from .output import show, table
+from .failures import Failure, wrapped_message
+from .options import starting
+from .output import show, table, text_width
+from .sources import STANDARD_INPUT, name_of, read_file
 
 if TYPE_CHECKING:
     from cupytma.runtime.compiler import Module
+    from cupytma.runtime.resources import KernelResources
+
+_LARGEST = 1 << 27  # bytes of a source
+_MACRO = re.compile(r"[A-Za-z_]\w*(?:\([^)]*\))?", re.ASCII)
+_ENDINGS = (".ptx", ".cubin")
+_NARROW = 72  # columns that a table of kernels needs
+# What the compiler's function and this command call the same things.
+_ARGUMENTS = {"options: ": "--option ", "name_expressions: ": "--name: ", "target='sm_90a'": "--target sm_90a"}
+_HEADINGS = ("target", "kernel", "registers", "shared B", "local B", "spill B", "code B")
 
 
 class Targets(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -35,20 +49,46 @@ class Targets(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gene
         except TargetError as error:
             self.fail(str(error), param, ctx)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        given, comma, last = incomplete.rpartition(",")
+        others = (name for name in TARGETS if name not in given.split(","))
+        return [CompletionItem(f"{given}{comma}{item.value}") for item in starting(others, last)]
+
+
+class Macro(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
+    """A macro as compilers take it: ``NAME`` or ``NAME=VALUE``."""
+
+    name = "name[=value]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str | None]:
+        name, given, text = str(value).partition("=")
+        if not _MACRO.fullmatch(name):
+            self.fail(f"{value!r:.100} is no macro; write NAME or NAME=VALUE, such as TILE=64", param, ctx)
+        return name, text if given else None
+
 
 @click.command(
     epilog="\b\nExamples:\n"
     "  cupytma compile kernel.cu\n"
-    "  cupytma compile kernel.cu --target sm_90a,sm_100a -D TILE=64 -o build"
+    "  cupytma compile kernel.cu --target sm_90a,sm_100a -D TILE=64 -o build\n"
+    "  cupytma compile kernel.cu -o kernel.cubin\n"
+    "  cupytma compile kernel.cu -o - | cupytma explain -"
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(allow_dash=True))
 @click.option(
     "--target", "-t", "targets", type=Targets(), default="sm_90a", show_default=True, help="With commas between them."
 )
-@click.option("--output", "-o", type=click.Path(file_okay=False), help="A folder for the cubin and the PTX.")
-@click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro.")
 @click.option(
-    "--include", "-I", "includes", multiple=True, type=click.Path(file_okay=False), help="A folder with headers."
+    "--output", "-o", type=click.Path(allow_dash=True), metavar="PATH",
+    help="A folder for the cubin and the PTX of each target. Or, for one target, a file that ends in .cubin or .ptx; "
+    "or - to print the PTX.",
+)
+@click.option("--define", "-D", "defines", multiple=True, type=Macro(), metavar="NAME[=VALUE]", help="A macro.")
+@click.option(
+    "--include", "-I", "includes", multiple=True, type=click.Path(exists=True, file_okay=False),
+    help="A folder with headers.",
 )
 @click.option("--option", "options", multiple=True, metavar="OPTION", help="A further option for NVRTC.")
 @click.option("--name", "names", multiple=True, metavar="EXPRESSION", help='A template\'s instance: "scale<float, 4>".')
@@ -57,7 +97,7 @@ def compile(
     file: str,
     targets: tuple[Target, ...],
     output: str | None,
-    defines: tuple[str, ...],
+    defines: tuple[tuple[str, str | None], ...],
     includes: tuple[str, ...],
     options: tuple[str, ...],
     names: tuple[str, ...],
@@ -65,58 +105,110 @@ def compile(
 ) -> None:
     """Compile CUDA C++ for one or several targets, and say what each kernel takes.
 
-    FILE may include cupytma.cuh; - reads from standard input. No GPU is needed. The exit code is 1 if it does not
-    compile for every target.
+    FILE may include cupytma.cuh; - reads from standard input. No GPU is needed. Registers are of 32 bits, per thread;
+    "shared B" is static shared memory of a block, "local B" local memory of a thread, and "spill B" what moves there
+    for want of registers. The exit code is 1 if it does not compile for every target.
     """
-    from cupytma.runtime.compiler import compile as compile_source
-
+    if output is not None and len(targets) > 1 and _is_one_file(output):
+        raise click.UsageError(f"--output {output} is for one target, and {len(targets)} are given; name a folder")
+    if output == STANDARD_INPUT and as_json:
+        raise click.UsageError("--output - prints PTX and --json prints JSON; give one of them")
     source = _read(file)
     # The file's own folder is where its quoted includes are, as with every compiler.
-    folders = [*includes, *([os.path.dirname(os.path.abspath(file))] if file != "-" else [])]
-    macros = {name: value if given else None for name, given, value in (d.partition("=") for d in defines)}
+    folders = [*includes, *([os.path.dirname(os.path.abspath(file))] if file != STANDARD_INPUT else [])]
     modules: dict[str, Module] = {}
     failed: dict[str, CompileError] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", KernelWarning)  # they are printed below, for each target
-        for target in targets:
-            try:
-                modules[str(target)] = compile_source(source, target, options, macros, None, folders, names)
-            except CompileError as error:
-                failed[str(target)] = error
-    if output is not None:
-        _write(output, "kernel" if file == "-" else os.path.splitext(os.path.basename(file))[0], modules)
+    for target in targets:
+        try:
+            modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
+        except CompileError as error:
+            failed[str(target)] = error
+    stem = "kernel" if file == STANDARD_INPUT else os.path.splitext(os.path.basename(file))[0]
+    files = _write(output, stem, modules) if output is not None else {}
     if as_json:
-        click.echo(json.dumps(_facts(modules, failed)))
-    else:
-        _show(modules, failed, names)
+        click.echo(json.dumps(_facts(modules, failed, files), ensure_ascii=False))
+    elif output != STANDARD_INPUT:
+        _show(modules)
+        if files:
+            names_of_files = (os.path.basename(path) for paths in files.values() for path in paths)
+            click.echo(click.wrap_text(f"written: {', '.join(names_of_files)}", text_width(), "", "  "))
+    _say(modules, failed, as_json)
     sys.exit(1 if failed else 0)
+
+
+def _is_one_file(output: str) -> bool:
+    return output == STANDARD_INPUT or (output.endswith(_ENDINGS) and not os.path.isdir(output))
 
 
 def _read(file: str) -> str:
     try:
-        with click.open_file(file, encoding="utf-8") as opened:
-            text: str = opened.read()
-    except OSError as error:
-        raise Failure(f"cannot read {file!r}: {error.strerror or error}") from None
+        return read_file(file, _LARGEST).decode()
     except UnicodeDecodeError as error:
-        raise Failure(f"{file!r} is no text in UTF-8: {error.reason} at byte {error.start}") from None
-    return text
+        raise Failure(f"{name_of(file)} is no text in UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _write(folder: str, stem: str, modules: dict[str, Module]) -> None:
+def _compiled(
+    source: str, target: Target, options: tuple[str, ...], macros: dict[str, str | None], folders: list[str],
+    names: tuple[str, ...],
+) -> Module:  # fmt: skip
+    """A module.
+
+    Raises
+    ------
+    Failure
+        If it is not the source that is wrong, but what stands around it: an option, a name, the compiler itself.
+    CompileError
+        If it is the source.
+    """
+    from cupytma.runtime.compiler import compile as compile_source
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)  # they are printed for each target in the end
+        try:
+            return compile_source(source, target, options, macros, None, folders, names)
+        except CompileInputError as error:
+            raise Failure(_in_options(str(error))) from None
+        except CompileError as error:
+            # What has no place in the source is an option or a missing compiler; a target may be too new for it.
+            has_place = any(diagnostic.file or diagnostic.from_assembler for diagnostic in error.diagnostics)
+            if has_place or "--gpu-architecture" in error.log:
+                raise
+            raise Failure(str(error)) from None
+
+
+def _in_options(message: str) -> str:
+    """A message about the arguments of a function, in the words of this command."""
+    for argument, option in _ARGUMENTS.items():
+        message = message.replace(argument, option)
+    return message
+
+
+def _write(output: str, stem: str, modules: dict[str, Module]) -> dict[str, list[str]]:
+    """Write machine code and PTX; the paths of the files, for each target."""
+    if output == STANDARD_INPUT:
+        for module in modules.values():
+            click.echo(module.ptx.rstrip("\0"), nl=False)
+        return {}
+    files: dict[str, list[str]] = {}
     try:
-        os.makedirs(folder, exist_ok=True)
+        if not _is_one_file(output):
+            os.makedirs(output, exist_ok=True)
         for target, module in modules.items():
-            base = os.path.join(folder, f"{stem}.{target}")
-            with open(f"{base}.cubin", "wb") as code:
-                code.write(module.cubin)
-            with open(f"{base}.ptx", "w", encoding="utf-8") as text:
-                text.write(module.ptx)
-    except OSError as error:
-        raise Failure(f"cannot write into {folder!r}: {error.strerror or error}") from None
+            base = os.path.join(output, f"{stem}.{target}")
+            paths = [output] if _is_one_file(output) else [f"{base}.cubin", f"{base}.ptx"]
+            for path in paths:
+                with open(path, "wb") as written:
+                    written.write(module.cubin if path.endswith(".cubin") else module.ptx.rstrip("\0").encode())
+            files[target] = paths
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Failure(f"cannot write into {output!r:.100}: {reason}") from None
+    return files
 
 
-def _facts(modules: dict[str, Module], failed: dict[str, CompileError]) -> dict[str, object]:
+def _facts(
+    modules: dict[str, Module], failed: dict[str, CompileError], files: dict[str, list[str]]
+) -> dict[str, object]:
     return {
         **{
             target: {
@@ -124,6 +216,7 @@ def _facts(modules: dict[str, Module], failed: dict[str, CompileError]) -> dict[
                 "lowered_names": module.lowered_names,
                 "warnings": module.warnings,
                 "log": module.log,
+                "files": files.get(target, []),
             }
             for target, module in modules.items()
         },
@@ -134,22 +227,41 @@ def _facts(modules: dict[str, Module], failed: dict[str, CompileError]) -> dict[
     }
 
 
-def _show(modules: dict[str, Module], failed: dict[str, CompileError], names: tuple[str, ...]) -> None:
-    headings = ("target", "kernel", "registers", "shared B", "stack B", "spill B", "code B")
-    rows = []
+def _show(modules: dict[str, Module]) -> None:
+    rows = list(_rows(modules))
+    if not rows:
+        if modules:
+            show("no kernels: declare them extern \"C\" __global__, or name a template's instance with --name")
+    elif text_width() >= _NARROW:
+        show(table(_HEADINGS, rows, right=_HEADINGS[2:]))
+    else:
+        for target, kernel, *numbers in rows:
+            show(f"{target} {kernel}", table(("", ""), list(zip(_HEADINGS[2:], numbers, strict=True))))
+
+
+def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, ...]]:
     for target, module in modules.items():
         spoken = {lowered: name for name, lowered in module.lowered_names.items()}
         for name, taken in module.resources.items():
-            spilt = taken.spill_store_bytes + taken.spill_load_bytes
-            stack = "?" if taken.stack_bytes is None else str(taken.stack_bytes)
-            numbers = (taken.registers, taken.shared_bytes, stack, spilt, taken.code_bytes)
-            rows.append((target, spoken.get(name, name), *map(str, numbers)))
-    if rows:
-        show(table(headings, rows, right=headings[2:]))
-    elif not failed:
-        show("no kernels: declare them extern \"C\" __global__, or name a template's instance with --name")
+            yield target, spoken.get(name, name), *_numbers(taken)
+
+
+def _numbers(taken: KernelResources) -> tuple[str, ...]:
+    local = "?" if taken.stack_bytes is None else f"{taken.stack_bytes:,}"
+    spilt = taken.spill_store_bytes + taken.spill_load_bytes
+    return str(taken.registers), f"{taken.shared_bytes:,}", local, f"{spilt:,}", f"{taken.code_bytes:,}"
+
+
+def _say(modules: dict[str, Module], failed: dict[str, CompileError], as_json: bool) -> None:
+    """What the compiler says, on standard error; JSON has the errors itself."""
+    if as_json:
+        return
     for target, module in modules.items():
-        for text in (*((module.log,) if module.log else ()), *module.warnings):
-            click.echo(f"{target}: {text}", err=True)
+        if module.log:
+            click.echo(f"{target}: {module.log}", err=True)
+        for text in module.warnings:
+            click.echo(wrapped_message(f"Warning: {target}: {text}"), err=True)
     for error in failed.values():
-        click.echo(f"Error: {error}", err=True)
+        head, *lines = str(error).splitlines()
+        label = click.style("Error:", fg="red", bold=True)
+        click.echo("\n".join((f"{label} {wrapped_message(head)}", *lines)), err=True)

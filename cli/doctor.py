@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from .cache import spoken_size
-from .output import show, table
+from .output import show, table, text_width
 
 if TYPE_CHECKING:
     from cupytma.runtime.environment import Environment
@@ -47,13 +48,24 @@ def _show(found: Environment, missing: list[tuple[str, str]], problems: list[str
     show("What works", style="bold cyan")
     for ability in found.abilities:
         mark, style = ("yes", "green") if ability.works else ("no ", "bold red")
-        show(f"  {mark}  {ability.name:<12} {ability.detail}"[:78], style=style)
+        text = click.wrap_text(f"{ability.name:<12} {ability.detail}", text_width(), f"  {mark}  ", " " * 20)
+        show(text, style=style)
     steps = [(f"{a.name}:", a.fix) for a in found.abilities if a.fix] + [(f"{what}:", how) for what, how in missing]
     if steps or problems:
         show("What to do", style="bold cyan")
         if problems:
-            show(*(f"  {problem}" for problem in problems))
+            show(*(click.wrap_text(problem, text_width(), "  ", "    ") for problem in problems))
+        _show_steps(steps)
+
+
+def _show_steps(steps: list[tuple[str, str]]) -> None:
+    """What to do about each thing, below its name where there is no room beside it: commands stay whole."""
+    if all(len(f"  {label}  ") + len(how) <= text_width() for label, how in steps):
         show(table(("", ""), steps))
+        return
+    for label, how in steps:
+        show(f"  {label}", *(f"    {line}" for line in textwrap.wrap(how, text_width() - 4, break_long_words=False,
+                                                                   break_on_hyphens=False)))
 
 
 def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -215,6 +215,12 @@ def _closure(functions: Mapping[str, _Function], wanted: Iterable[str], target: 
     return names
 
 
+@cache
+def calling_functions() -> dict[str, tuple[str, ...]]:
+    """The header's functions that are more than one instruction, each with the functions that it calls."""
+    return {function.name: function.calls for function in (*_any_rank(catalogue()), _WAIT)}
+
+
 def why_missing(name: str, target: Target) -> str:
     """Why code that includes a target's header cannot call a function, for an error message."""
     functions = _functions(target)

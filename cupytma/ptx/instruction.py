@@ -204,16 +204,36 @@ class Instruction:
         returned = self.result.c_type if self.result else "void"
         lines.append(declaration(f"{returned} {self.function_name}", self._declared()))
         lines.append("{")
-        lines += [line for operand in self.immediates for line in _assertion(operand, chosen)]
-        lines += _debug_assertions([operand for operand in self.inputs if operand.multiple > 1])
-        if self.result:
-            lines.append(f"    {'unsigned' if self.result.is_predicate else returned} {self.result.name};")
-        lines += [f"    {line}" for line in dict.fromkeys(line for o in self.operands for line in o.preparation)]
-        lines += self._asm()
+        lines += self._body(chosen)
         if self.result:
             lines.append(f"    return {self.result.name}{' != 0' if self.result.is_predicate else ''};")
         lines.append("}")
         return "\n".join(lines)
+
+    def inline_asm(self, target: str | Target | None = None) -> str:
+        """The instruction as inline assembly in CUDA C++: the statements of `function`, for a kernel's own code.
+
+        Parameters
+        ----------
+        target : str or Target, optional
+            As for `function`.
+
+        Returns
+        -------
+        str
+            Statements that read and write variables with the operands' names, of the types that `function` takes.
+            The `result` is declared by the first of them, a predicate as ``unsigned``, 0 or 1.
+        """
+        body = "\n".join(self._body(None if target is None else target_of(target)))
+        return "\n".join(line.removeprefix("    ") for line in body.splitlines())
+
+    def _body(self, target: Target | None) -> list[str]:
+        lines = [line for operand in self.immediates for line in _assertion(operand, target)]
+        lines += _debug_assertions([operand for operand in self.inputs if operand.multiple > 1])
+        if self.result:
+            lines.append(f"    {'unsigned' if self.result.is_predicate else self.result.c_type} {self.result.name};")
+        lines += [f"    {line}" for line in dict.fromkeys(line for o in self.operands for line in o.preparation)]
+        return lines + self._asm()
 
     def _declared(self) -> tuple[str, ...]:
         arrays = Counter(o.vector for o in self.parameters if o.packed)
