@@ -21,7 +21,6 @@ from cupytma.ops.groups import (
     SETUP_THREADS,
     Part,
     PreparedGroups,
-    Recent,
     Workspace,
     check_pairs,
     check_spans,
@@ -37,6 +36,7 @@ from cupytma.ops.groups import (
     whole_numbers,
 )
 from cupytma.ops.layout import Dimension, Region, common_region
+from cupytma.ops.recent import Recent
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan
@@ -121,7 +121,7 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     if shapes is not None and not on_device:
         _copy_parts(given, targets, shapes, handle_for(stream, (*given, *targets)))
         return targets
-    key = (place_of_work(handle), id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
+    key = place_of_work(handle), id(shapes) if on_device else None
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:

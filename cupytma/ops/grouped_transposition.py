@@ -20,7 +20,6 @@ from cupytma.ops.groups import (
     SETUP_THREADS,
     Part,
     PreparedGroups,
-    Recent,
     Workspace,
     check_pairs,
     common_device,
@@ -32,6 +31,7 @@ from cupytma.ops.groups import (
     views_of,
     whole_numbers,
 )
+from cupytma.ops.recent import Recent
 from cupytma.ops.transposition import SHAPES, SPAN, tile_map
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
@@ -102,7 +102,7 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
         handle = handle_for(stream, (*given, *targets))
         _prepare(*views, None, handle).launch(handle)
         return targets
-    key = (place_of_work(handle), id(shapes) if on_device else None, tuple(map(id, given)), tuple(map(id, targets)))
+    key = place_of_work(handle), id(shapes) if on_device else None
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock, local
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,6 @@ _WORK = np.dtype(
 )
 _INTEGER_TYPES = ("int32", "uint32", "int64", "uint64")
 _LARGEST = 2**63 - 1
-_KEPT = 16
 # Pairs of arrays that reach into one another whose elements are looked at.
 _MOST_OVERLAPS = 4096
 
@@ -139,8 +137,7 @@ class PreparedGroups:
         self.is_alive = True
         self.is_of_graph = False  # whether replays settle the groups, in a workspace that nothing else may use then
         self._watched: list[Any] = []
-        self.places: list[Any] = []  # of arrays that can be moved or given other shapes in place
-        self.by_shape = False
+        self.lies_as: Callable[[Any], bool] | None = None  # whether arrays lie as those that it was prepared for
         self.kept: Any = None
 
     def launch(self, handle: int) -> None:
@@ -181,76 +178,6 @@ class PreparedGroups:
 
     def _lose(self) -> None:
         self.is_alive = False
-
-
-class Recent:
-    """The last calls, found again by the very arrays that they were made with."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[Any, PreparedGroups] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: Any, arrays: Sequence[Sequence[Any]]) -> PreparedGroups | None:
-        """What was prepared for a key, if the arrays, in several lists, still live and lie where they were."""
-        found = self._known.get(key)
-        if found is None:
-            return None
-        if (
-            not found.is_alive
-            or (found.places and found.places != _places(arrays, found.by_shape))
-            # Replays may run beside this call: only the same capture goes on with their workspace.
-            or (found.is_of_graph and not is_capturing(found.parts[0].workspace.handle))
-        ):
-            with self._lock:
-                self._known.pop(key, None)
-            return None
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-        return found
-
-    def keep(
-        self, key: Any, prepared: PreparedGroups, arrays: Sequence[Sequence[Any]], by_shape: bool = False
-    ) -> None:
-        """Keep what was prepared, where it can be known how long it holds: for arrays all of CuPy or all of torch.
-
-        Parameters
-        ----------
-        by_shape : bool
-            Whether the arrays' shapes say what is done, which can be changed in place too. A copy of whole arrays goes
-            by the order of their elements, which stays.
-        """
-        together = [array for several in arrays for array in several]
-        libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
-        if libraries not in ({"cupy"}, {"torch"}):
-            return
-        prepared.by_shape = by_shape
-        if by_shape or libraries == {"torch"}:
-            prepared.places = _places(arrays, by_shape)
-        if prepared.watch(together):
-            with self._lock:
-                while len(self._known) >= _KEPT:
-                    self._known.popitem(last=False)
-                self._known[key] = prepared
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._known.clear()
-
-
-def _places(arrays: Sequence[Sequence[Any]], by_shape: bool) -> list[Any]:
-    """Where arrays lie, and how: tensors of how many elements where all are contiguous, else shapes and strides.
-
-    Tensors can be moved and resized in place, arrays of CuPy be given other shapes. Asked for by methods of the type,
-    without a frame of Python for each.
-    """
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    if tensor is None or not any(isinstance(several[0], tensor) for several in arrays if several):
-        return [[(array.shape, array.strides) for array in several] for several in arrays]
-    places: list[Any] = [[list(map(tensor.data_ptr, several)), list(map(tensor.numel, several))] for several in arrays]
-    if by_shape or not all(all(map(tensor.is_contiguous, several)) for several in arrays):
-        places += [[list(map(tensor.size, several)), list(map(tensor.stride, several))] for several in arrays]
-    return places
 
 
 def listed(arrays: Any, name: str) -> list[Any]:

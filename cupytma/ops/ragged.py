@@ -17,7 +17,6 @@ from cupytma.ops.groups import (
     SETUP_THREADS,
     Part,
     PreparedGroups,
-    Recent,
     Workspace,
     common_device,
     handle_for,
@@ -29,6 +28,7 @@ from cupytma.ops.groups import (
     whole_numbers,
 )
 from cupytma.ops.layout import Region, check_overlap, common_region, share_memory
+from cupytma.ops.recent import Recent
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
@@ -148,7 +148,7 @@ _recent = Recent()
 
 def _move(name: str, ragged: Any, padded: Any, offsets: Any, gathers: bool, handle: int) -> None:
     on_device, arrays = is_on_device(offsets), (ragged, padded, offsets)
-    key = (name, place_of_work(handle), *map(id, arrays))
+    key = name, place_of_work(handle)
     prepared = _recent.get(key, (arrays,)) if on_device else None
     if prepared is None:
         prepared = _prepare(name, _on_device(ragged, "ragged"), _on_device(padded, "padded"), offsets, gathers, handle)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from invoking import Invoke
 
 from cupytma.cli.application import cli
-
-Invoke = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True, scope="session")

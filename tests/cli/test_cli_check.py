@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 
 import cupytma as tma
 from cupytma.check import RULES

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 from test_cli_hostile import assert_refused
 
 from cupytma.errors import CompileError

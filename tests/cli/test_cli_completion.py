@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 from test_cli_hostile import assert_refused
 
 # What readline sets before it calls the function, and what the function answers.

@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from conftest import Invoke
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoking import Invoke
 from test_cli_hostile import assert_refused
 
 from cupytma import ptx

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Invoke
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoking import Invoke
 from test_cli_hostile import assert_refused
 
 from cupytma import compile, ptx

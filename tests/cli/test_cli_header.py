@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 from test_cli_hostile import assert_refused
 
 from cupytma import ptx

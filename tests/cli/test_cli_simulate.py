@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 
 import cupytma as tma
 from cupytma import sim

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Invoke
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoking import Invoke
 
 import cupytma as tma
 

@@ -7,7 +7,7 @@ import random
 import re
 
 import pytest
-from conftest import Invoke
+from invoking import Invoke
 
 import cupytma as tma
 from cupytma import sim

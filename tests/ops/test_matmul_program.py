@@ -40,7 +40,6 @@ FAULTS = {
     },
     "ping-pong": {"pass the turn": "arrival-missing"},
     "sums": {
-        "consumers' barrier": "unordered",
         "tell of the part": "thread-barrier",
         "wait for the parts": "unordered",
     },

@@ -1,0 +1,141 @@
+"""The last calls of operations on many arrays, found again by the arrays that they were made with."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import chain
+from threading import Lock
+from typing import Any
+
+from cupytma.ops.groups import PreparedGroups
+from cupytma.runtime.streams import is_capturing
+
+_KEPT = 16
+Lists = Sequence[Sequence[Any]]
+
+
+class Recent:
+    """The last calls."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Any, PreparedGroups] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, mark: Any, arrays: Lists) -> PreparedGroups | None:
+        """What was prepared for arrays, in several lists, if they still live and lie where they were.
+
+        Parameters
+        ----------
+        mark : hashable
+            What tells calls apart beside their arrays.
+        """
+        tensor = _tensor_type(arrays)
+        key = _key(mark, arrays, tensor)
+        found = self._known.get(key)
+        if found is None:
+            return None
+        if (
+            (not found.is_alive if found.lies_as is None else not found.lies_as(arrays))
+            # Replays may run beside this call: only the same capture goes on with their workspace.
+            or (found.is_of_graph and not is_capturing(found.parts[0].workspace.handle))
+        ):
+            with self._lock:
+                self._known.pop(key, None)
+            return None
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+        return found
+
+    def keep(self, mark: Any, prepared: PreparedGroups, arrays: Lists, by_shape: bool = False) -> None:
+        """Keep what was prepared, where it can be known how long it holds: for arrays all of CuPy or all of torch.
+
+        Parameters
+        ----------
+        by_shape : bool
+            Whether the arrays' shapes say what is done. CuPy's can be given others in place; a copy of whole arrays
+            goes by the order of their elements, which stays.
+        """
+        together = list(chain.from_iterable(arrays))
+        libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
+        tensor = _tensor_type(arrays)
+        if libraries == {"torch"} and tensor is not None:
+            prepared.lies_as = _tensors_like(arrays, tensor)
+        elif libraries != {"cupy"} or not prepared.watch(together):
+            return
+        elif by_shape:
+            prepared.lies_as = _arrays_like(prepared, arrays)
+        with self._lock:
+            while len(self._known) >= _KEPT:
+                self._known.popitem(last=False)
+            self._known[_key(mark, arrays, tensor)] = prepared
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
+
+
+def _tensor_type(arrays: Lists) -> Any:
+    """torch's type, if the first array is of it."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor if tensor is not None and isinstance(next(chain.from_iterable(arrays), None), tensor) else None
+
+
+def _key(mark: Any, arrays: Lists, tensor: Any) -> Any:
+    """What calls with the same arrays have in common: of CuPy's their identity, of tensors where some of them lie."""
+    if tensor is None:
+        return mark, *(tuple(map(id, several)) for several in arrays)
+    try:
+        ends = [(len(several), *map(tensor.data_ptr, (several[0], several[-1]))) for several in arrays if several]
+        return mark, *ends
+    except TypeError:  # an array of another library among them
+        return mark, None
+
+
+def _arrays_like(prepared: PreparedGroups, arrays: Lists) -> Callable[[Lists], bool]:
+    """Whether CuPy's arrays, which stay where they are, all live and have the shapes and strides of some."""
+
+    def layouts(arrays: Lists) -> Any:
+        return [[(array.shape, array.strides) for array in several] for several in arrays]
+
+    kept = layouts(arrays)
+    return lambda others: prepared.is_alive and layouts(others) == kept
+
+
+def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
+    """Whether tensors lie where some do, with their types, shapes and strides: then the same is to be done with them.
+
+    Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
+    its compiler guards what it has compiled, in one call for all.
+    """
+    data_ptr = tensor.data_ptr
+    places = [list(map(data_ptr, several)) for several in arrays]
+    guard = _guard(list(chain.from_iterable(arrays)))
+    if guard is not None:
+        return lambda others: (
+            [list(map(data_ptr, several)) for several in others] == places
+            and guard(*chain.from_iterable(others))
+        )
+
+    def layouts(arrays: Lists) -> Any:
+        return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
+
+    kept = layouts(arrays)
+    return lambda others: (
+        [list(map(data_ptr, several)) for several in others] == places and layouts(others) == kept
+    )
+
+
+def _guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """torch's test for tensors of the types, devices, shapes and strides of some; None where it has none."""
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+
+        check: Callable[..., bool] = TensorGuards(
+            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+        ).check
+        return check if check(*tensors) is True else None
+    except Exception:  # it is no part of torch's public interface
+        return None
