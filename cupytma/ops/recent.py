@@ -108,16 +108,20 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
     """Whether tensors lie where some do, with their types, shapes and strides: then the same is to be done with them.
 
     Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
-    its compiler guards what it has compiled, in one call for all.
+    its compiler guards what it has compiled, in one call for a list.
     """
     data_ptr = tensor.data_ptr
     places = [list(map(data_ptr, several)) for several in arrays]
-    guard = _guard(list(chain.from_iterable(arrays)))
-    if guard is not None:
-        return lambda others: (
-            [list(map(data_ptr, several)) for several in others] == places
-            and guard(*chain.from_iterable(others))
-        )
+    guards = [_guard(several) for several in arrays if several]
+    if None not in guards:
+
+        def lie_alike(others: Lists) -> bool:
+            for several, lying in zip(others, places, strict=True):
+                if list(map(data_ptr, several)) != lying:
+                    return False
+            return all(guard(*several) for guard, several in zip(guards, filter(None, others), strict=True))  # type: ignore[misc]
+
+        return lie_alike
 
     def layouts(arrays: Lists) -> Any:
         return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
