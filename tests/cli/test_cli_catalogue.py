@@ -36,7 +36,7 @@ def test_without_filters_every_instruction_has_a_line_with_the_number_of_its_for
         (["try_wait"], lambda f: "try_wait" in f.mnemonic),
         (["-f", "bulk_copy", "--toolkit", "12.6"], lambda f: f.family == "bulk_copy" and f.ptx_version <= (8, 5)),
     ],
-    ids=str,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_filters_leave_the_forms_that_fit_all_of_them(invoke: Invoke, arguments: list[str], fits: object) -> None:
     wanted = [form for form in ALL if fits(form)]  # type: ignore[operator]
