@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Show the whole chain on one screen, and check a copy."),
     "doctor": ("doctor", "Say what is installed here, what works, what is missing."),
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
+    "help": ("help", "Explain an id from an error, or how to do something."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
 }
 
