@@ -128,7 +128,7 @@ def _exception(kind: type[errors.CupytmaError | errors.CupytmaWarning]) -> Topic
     parents = ", ".join(f"`{parent.__name__}`" for parent in kind.__bases__)
     about = [] if issubclass(kind, Warning) else [f"`{topic}`" for topic in kind.topics]
     text = _text(
-        kind.__name__, f"Derives from {parents}.", _attributes(rest),
+        kind.__name__, f"`cupytma.errors.{kind.__name__}` derives from {parents}.", _attributes(rest),
         f"How-tos: {', '.join(about)}." if about else "",
     )  # fmt: skip
     return Topic(kind.__name__, "error", title.rstrip("."), text)
