@@ -45,7 +45,7 @@ from cupytma.tensormap import (
 from cupytma.version import __version__
 
 if TYPE_CHECKING:
-    from cupytma import check, ops, pipeline, ptx, runtime, sim
+    from cupytma import check, ops, pipeline, ptx, runtime, sim, view
     from cupytma.ops.arrangement import flip, pad, roll
     from cupytma.ops.array_copy import copy
     from cupytma.ops.broadcast import broadcast_add, broadcast_max, broadcast_min, broadcast_mul
@@ -136,6 +136,7 @@ _LAZY = {
     "sim": "",
     "transpose": "cupytma.ops.permutation",
     "verify_against_driver": "cupytma.tensormap.driver",
+    "view": "",
 }
 
 __all__ = [
@@ -148,7 +149,7 @@ __all__ = [
     "grouped_copy", "grouped_transpose", "im2col", "multicast_copy", "ops", "pad", "permute", "pipeline",
     "pipeline_kernel", "plan_boxes", "ptx", "ragged_gather", "ragged_scatter", "rebind_on_device", "reduce_add",
     "reduce_and", "reduce_dec", "reduce_inc", "reduce_max", "reduce_min", "reduce_or", "reduce_xor", "roll", "runtime",
-    "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver",
+    "scatter_add_rows", "scatter_rows", "sim", "tensor_map", "transpose", "verify_against_driver", "view",
 ]
 
 

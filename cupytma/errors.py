@@ -74,6 +74,14 @@ class EmissionError(CupytmaError, ValueError):
     topics: tuple[str, ...] = ("instruction-refused",)
 
 
+class PictureError(CupytmaError, ValueError):
+    """What a picture cannot be made of."""
+
+
+class MissingLibraryError(CupytmaError, ImportError):
+    """A library that is not among the ones this package needs, and that what was asked for does need."""
+
+
 class CheckError(CupytmaError, ValueError):
     """What the kernel checker cannot take: no text, a tensor map that is none, or one that no kernel takes."""
 

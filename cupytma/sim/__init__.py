@@ -8,7 +8,8 @@ the copies of a whole grid, and names the blocks that would die.
 `tile_map` says which element lands where, `bank_conflicts` what reading the tile costs a warp, `best_swizzle` which
 swizzle makes that cheapest. `verified` says what has been measured, and what is known from documents alone.
 
-`Program` models a whole kernel, with mbarriers, bulk groups, proxies and clusters, and says why it hangs or races;
+`Program` models a whole kernel, with mbarriers, bulk groups, proxies and clusters, says why it hangs or races, and
+traces a run of it;
 `examples` holds programs to start from. `model` is the mathematics of a tiled copy, in plain loops.
 
 Coordinates are in driver order, dimension 0 first and fastest.
@@ -29,7 +30,7 @@ from cupytma.sim.faults import (
 from cupytma.sim.grid import GridFault, grid_faults
 from cupytma.sim.mapping import TileMap, tile_map
 from cupytma.sim.modes import verified
-from cupytma.sim.program import Finding, Program, ProgramError, Report
+from cupytma.sim.program import Finding, Program, ProgramError, Report, Trace
 from cupytma.sim.swizzle import swizzle_address, swizzle_chunk
 from cupytma.sim.unit import load, multicast, prefetch, reduce, store
 
@@ -50,6 +51,7 @@ __all__ = [
     "SimulationError",
     "SwizzleAdvice",
     "TileMap",
+    "Trace",
     "bank_conflicts",
     "best_swizzle",
     "examples",

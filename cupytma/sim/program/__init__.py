@@ -7,10 +7,13 @@ from cupytma.sim.program.program import Program, Role
 from cupytma.sim.program.report import Finding, Place, Report
 from cupytma.sim.program.rules import RULES, Rule
 from cupytma.sim.program.thread import Thread
+from cupytma.sim.program.trace import Execution, Flight, Trace
 
 __all__ = [
     "RULES",
+    "Execution",
     "Finding",
+    "Flight",
     "Mbarrier",
     "Operation",
     "PhaseToken",
@@ -22,4 +25,5 @@ __all__ = [
     "Role",
     "Rule",
     "Thread",
+    "Trace",
 ]

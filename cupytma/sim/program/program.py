@@ -17,6 +17,7 @@ from cupytma.sim.program.operands import integers
 from cupytma.sim.program.report import Finding, Report
 from cupytma.sim.program.schedule import STYLES, run
 from cupytma.sim.program.thread import Thread
+from cupytma.sim.program.trace import Recorder, Trace
 from cupytma.targets import DEFAULT_TARGET, target
 
 # Where global arrays begin unless the program says otherwise: every run has the same addresses.
@@ -342,16 +343,47 @@ class Program:
             takes, or the program does not end within `step_limit`.
         """
         check_range("schedules", schedules, 1, _MOST)
-        check_range("seed", seed, -(2**63), 2**63 - 1)
-        check_range("step_limit", step_limit, 1, _MOST)
-        if not any(role.blocks != () for role in self.roles):
-            raise ProgramError(f"{self.name} has no role that any block runs; add one with `@program.role`")
+        self._check_run(seed, step_limit)
         gathered = _Gathered(self)
         for number in range(schedules):
             machine = Machine(self, f"{seed}/{number}")
             ended = run(machine, STYLES[number % len(STYLES)], step_limit)
             gathered.add(number, machine, ended)
         return gathered.report(schedules, seed)
+
+    def trace(self, *, latency: int = 4, seed: int = 0, step_limit: int = _STEP_LIMIT) -> Trace:
+        """Execute the program once, in rounds, and record what happens when; `cupytma.view.timeline` draws it.
+
+        In each round every thread that can go on executes one operation, and every copy goes on by one step. This is
+        one of many schedules: what it finds is wrong, and what it does not find may be wrong too, see `run`.
+
+        Parameters
+        ----------
+        latency : int
+            Rounds after its start in which a copy does nothing yet: a model of the way to memory.
+        seed : int
+            Decides in how many pieces copies write.
+        step_limit : int
+            Rounds that one kernel may take.
+
+        Returns
+        -------
+        Trace
+
+        Raises
+        ------
+        ProgramError
+            As `run`.
+        """
+        check_range("latency", latency, 0, _MOST)
+        self._check_run(seed, step_limit)
+        return Recorder(self, latency, seed).run(step_limit)
+
+    def _check_run(self, seed: int, step_limit: int) -> None:
+        check_range("seed", seed, -(2**63), 2**63 - 1)
+        check_range("step_limit", step_limit, 1, _MOST)
+        if not any(role.blocks != () for role in self.roles):
+            raise ProgramError(f"{self.name} has no role that any block runs; add one with `@program.role`")
 
 
 class _Gathered:

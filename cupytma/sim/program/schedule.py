@@ -14,7 +14,7 @@ STYLES = ("even", "late copies", "early copies", "favourites")
 
 # How often every thread may poll in vain, with nothing else going on, before that is taken for a hang: a kernel may
 # give up after some attempts.
-_VAIN_POLLS = 64
+VAIN_POLLS = 64
 _CHANGE_OF_FAVOUR = 0.05
 
 
@@ -49,8 +49,8 @@ def _run_kernel(machine: Machine, style: str, step_limit: int) -> bool:
         fruitful = [thread for thread in ready if not machine.polls_in_vain(thread)]
         if not fruitful and not machine.underway:
             vain += 1
-            if not ready or vain > _VAIN_POLLS * len(ready):
-                _report_hang(machine, alive)
+            if not ready or vain > VAIN_POLLS * len(ready):
+                report_hang(machine, alive)
                 return False
             machine.execute(machine.random.choice(ready))
             continue
@@ -61,7 +61,7 @@ def _run_kernel(machine: Machine, style: str, step_limit: int) -> bool:
             machine.advance_copy(chosen)
         else:
             machine.execute(chosen)
-    raise ProgramError(_endless(machine, step_limit))
+    raise ProgramError(endless(machine, step_limit))
 
 
 def _choose(
@@ -85,8 +85,8 @@ def _choose(
     return max(threads, key=lambda thread: favour[thread])
 
 
-def _report_hang(machine: Machine, waiting: list[ThreadState]) -> None:
-    """One finding for all who wait: named after the likeliest cause, which the others may be consequences of."""
+def report_hang(machine: Machine, waiting: list[ThreadState]) -> None:
+    """Report a hang as one finding for all who wait, named after the likeliest cause: others may follow from it."""
     blocked = []
     for thread in waiting:
         operation = thread.operation
@@ -105,7 +105,8 @@ def _report_hang(machine: Machine, waiting: list[ThreadState]) -> None:
         mbarriers.report_not_announced(machine, waiter.thread.block.mbarriers[waiter.operands[0].name])
 
 
-def _endless(machine: Machine, step_limit: int) -> str:
+def endless(machine: Machine, step_limit: int) -> str:
+    """What is said of a program without an end."""
     places = "; ".join(str(thread.operation.place) for thread in machine.alive() if thread.operation is not None)
     return (
         f"{machine.program.name}: no end after {step_limit} steps; next would be {places or 'copies alone'}; raise "

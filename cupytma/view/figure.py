@@ -1,0 +1,120 @@
+"""Drawing the plots; this module loads matplotlib."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from cupytma.view.drawing import COLOURS
+from cupytma.view.plots import modelled_bandwidth
+
+if TYPE_CHECKING:
+    from cupytma.view.plots import RooflinePoint
+
+# The same bytes for the same plot: ids are drawn from a salt, and there is no date. Text stays text.
+_SETTINGS = {"svg.hashsalt": "cupytma", "svg.fonttype": "none", "font.size": 10.0, "font.family": "sans-serif"}
+_INCHES = 7.2, 4.2
+_MARKERS = "osD^vP*X"
+_LINES = ("-", "--", "-.", ":")
+# Yellow cannot be seen as a line on white.
+_INK = tuple(colour for colour in COLOURS if colour != "#f0e442")
+
+
+class Plot(Figure):  # type: ignore[misc]
+    """A matplotlib figure that notebooks show as SVG, whichever backend is chosen."""
+
+    def _repr_svg_(self) -> str:
+        with _settings():
+            held = io.StringIO()
+            self.savefig(held, format="svg", metadata={"Date": None})
+            text = held.getvalue()
+        return text[text.index("<svg") :]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plot to a file, in the format that its name ends with: ``.svg``, ``.png``, ``.pdf``."""
+        with _settings():
+            self.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+
+
+def _settings() -> AbstractContextManager[Any]:
+    context: AbstractContextManager[Any] = matplotlib.rc_context(_SETTINGS)
+    return context
+
+
+def _axes(title: str, horizontal: str, vertical: str) -> tuple[Plot, Any]:
+    plot = Plot(figsize=_INCHES, layout="constrained", facecolor="white")
+    axes = plot.add_subplot()
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(horizontal)
+    axes.set_ylabel(vertical)
+    axes.grid(which="major", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return plot, axes
+
+
+def roofline(points: Sequence[RooflinePoint], bandwidth: float, peaks: dict[str, float], title: str) -> Plot:
+    """See `cupytma.view.roofline`."""
+    with _settings():
+        plot, axes = _axes(title, "operations per byte of global memory", "operations per second")
+        highest = max(peaks.values())
+        at = [point.intensity for point in points] + [peak / bandwidth for peak in peaks.values()]
+        left, right = min(at) / 4, max(at) * 8
+        corner = highest / bandwidth
+        axes.plot([left, corner], [left * bandwidth, highest], color="#333333", linewidth=1.4)
+        axes.annotate(
+            f"memory {bandwidth / 1e12:.3g} TB/s", (left * 1.4, left * 1.4 * bandwidth), rotation=0,
+            textcoords="offset points", xytext=(8, -4), va="top", fontsize=9,
+        )  # fmt: skip
+        for (name, peak), style in zip(peaks.items(), cycle(_LINES), strict=False):
+            axes.plot([peak / bandwidth, right], [peak, peak], color="#333333", linewidth=1.4, linestyle=style)
+            axes.text(right, peak, f"{name} {peak / 1e12:,.4g} T/s", va="bottom", ha="right", fontsize=9)
+        for point, colour, marker in zip(points, cycle(_INK), cycle(_MARKERS), strict=False):
+            axes.plot(
+                [point.intensity], [point.rate], marker, color=colour, markersize=8, markeredgecolor="#333333",
+                label=f"{point.name}: {point.rate / 1e12:,.3g} T/s",
+            )  # fmt: skip
+        axes.set(xscale="log", yscale="log", xlim=(left, right))
+        axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
+        if points:
+            axes.legend(loc="lower right", fontsize=9, framealpha=0.9)
+    return plot
+
+
+def pipeline_curve(
+    curves: dict[str, list[tuple[float, float]]],
+    latency: float,
+    bandwidth: float,
+    marks: list[tuple[int, float]],
+    title: str,
+) -> Plot:
+    """See `cupytma.view.pipeline_curve`."""
+    with _settings():
+        plot, axes = _axes(title, "bytes in flight on the card", "bytes per second")
+        enough = latency * bandwidth
+        xs = [x for curve in curves.values() for x, _ in curve] + [x for _, x in marks]
+        right = max([2 * enough, *(1.1 * x for x in xs)])
+        model = f"model: {latency * 1e9:,.4g} ns, {bandwidth / 1e12:.3g} TB/s"
+        axes.plot([0, enough, right], [0, bandwidth, bandwidth], color="#333333", linewidth=1.4, label=model)
+        for stages, x in marks:
+            y = modelled_bandwidth(x, latency=latency, bandwidth=bandwidth)
+            axes.plot([x], [y], "o", color="#333333", markersize=5)
+            axes.annotate(str(stages), (x, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=9)
+        for (name, curve), colour, marker, style in zip(
+            curves.items(), cycle(_INK), cycle(_MARKERS[1:]), cycle(_LINES[1:]), strict=False
+        ):
+            axes.plot(*zip(*curve, strict=True), marker + style, color=colour, markersize=6, label=name)
+        axes.set(xlim=(0, right), ylim=(0, None))
+        axes.margins(y=0.15)
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
+        axes.yaxis.set_major_formatter(EngFormatter(unit="B/s", sep=" "))
+        heading = "numbers are stages" if marks else None
+        axes.legend(loc="lower right", fontsize=9, framealpha=0.9, title=heading, title_fontsize=9)
+    return plot
