@@ -164,8 +164,7 @@ EXAMPLES: dict[str, Example] = {
     "l2-promotion-row": _of(_MATRIX, global_dim=(64, 512), l2_promotion="L2_256B"),
     "interleave-swizzle": _of(_CUBE, swizzle="NONE"),
     "pixel-dim-signed": _of(
-        _IMAGES, global_dim=(64, 2**31 + 5, 56, 32), pixel_box_upper_corner=(-9, -1),
-        global_strides=(128, 2**39 - 16, 2**39),
+        _IMAGES, global_dim=(64, 2**31 + 5, 1, 1), pixel_box_upper_corner=(-9, -1), global_strides=(128, 2**39, 2**39),
     ),
     "wide-target": _of(_WIDE, "sm_90a"),
     "small-tensor-defect": _of(_MATRIX, "sm_100a", global_dim=(64, 16), global_strides=(256,), box_dim=(64, 8)),
