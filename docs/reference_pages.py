@@ -191,7 +191,7 @@ def _command_line() -> str:
         '`eval "$(_CUPYTMA_COMPLETE=bash_source cupytma)"` turns on completion in bash (`zsh_source`, `fish_source` '
         "for others).\n"
     ]
-    root = click.Context(cli, info_name="cupytma", terminal_width=80, max_content_width=80)
+    root = click.Context(cli, info_name="cupytma", terminal_width=80, max_content_width=80, **cli.context_settings)
     parts += _commands(cli, root, 2)
     return "\n".join(parts)
 

@@ -41,8 +41,9 @@ def topics() -> Iterator[Topic]:
 
 
 def _text(id: str, *paragraphs: str) -> str:
-    """Paragraphs, and the how-tos that speak of an id."""
-    speaking = [topic for topic in how_tos.speaking_of(id) if topic.id != id]
+    """Paragraphs, and the how-tos that have an id or speak of it."""
+    speaking = dict.fromkeys(topic for topic in how_tos.topics() if topic.id == id)
+    speaking.update(dict.fromkeys(how_tos.speaking_of(id)))
     more = [f"How-tos: {', '.join(f'`{topic.id}`' for topic in speaking)}."] if speaking else []
     return "\n\n".join((*filter(None, paragraphs), *more)) + "\n"
 
