@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .failures import Failure
-from .output import show, text_width
+from .output import text_width
 
 if TYPE_CHECKING:
     from cupytma.help import Topic
@@ -104,15 +104,19 @@ def _list(topics: Sequence[Topic]) -> Iterator[str]:
 
 def _page(topic: Topic) -> str:
     text = _LINK.sub(r"\1 (docs/\2)", topic.text)
-    return f"# {topic.id}: {topic.title}\n\n{text}"
+    return f"## {topic.id}: {topic.title}\n\n{text}"
 
 
 def _print(markdown: str) -> None:
     """On a terminal with colours and without marks, else as Markdown in lines that are not too long."""
     if sys.stdout.isatty():
+        from rich.console import Console
         from rich.markdown import Markdown
+        from rich.theme import Theme
 
-        show(Markdown(markdown, hyperlinks=False))
+        # Without a ground of its own: terminals may be light.
+        theme = Theme({"markdown.code": "bold cyan", "markdown.h2": "bold underline"})
+        Console(width=text_width(), theme=theme).print(Markdown(markdown, hyperlinks=False, code_theme="ansi_dark"))
     else:
         click.echo("\n".join(_wrapped(markdown.rstrip(), text_width())))
 

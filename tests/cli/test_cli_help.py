@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import click
 import pytest
@@ -25,21 +28,21 @@ def test_without_an_id_everything_is_listed(invoke: Invoke) -> None:
 
 def test_an_id_prints_its_text(invoke: Invoke) -> None:
     result = invoke("help", "box-inner-span")
-    assert result.stdout.startswith("# box-inner-span: the inner row of the box fits the span of the swizzle")
+    assert result.stdout.startswith("## box-inner-span: the inner row of the box fits the span of the swizzle")
     assert "use box_dim[0] ≤ 64 or split the box" in result.stdout
     assert result.stderr == ""
 
 
 def test_several_ids_are_printed_once_each(invoke: Invoke) -> None:
     result = invoke("help", "box-range", "rank", "BOX-RANGE")
-    assert [line.split(":")[0] for line in result.stdout.splitlines() if line.startswith("# ")] == [
-        "# box-range", "# rank",
+    assert [line.split(":")[0] for line in result.stdout.splitlines() if line.startswith("## ")] == [
+        "## box-range", "## rank",
     ]  # fmt: skip
 
 
 def test_an_id_of_several_kinds_prints_all(invoke: Invoke) -> None:
     result = invoke("help", "map-not-acquired")
-    assert result.stdout.count("# map-not-acquired: ") == 2
+    assert result.stdout.count("## map-not-acquired: ") == 2
 
 
 def test_links_to_pages_are_written_out(invoke: Invoke) -> None:
@@ -92,3 +95,30 @@ def test_errors_that_are_about_no_rule_refer_to_a_how_to(invoke: Invoke, monkeyp
     result = invoke("doctor")
     assert result.exit_code == 2
     assert result.stderr == "Error: there is no GPU\nMore: cupytma help no-gpu\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_gets_colours_and_no_marks() -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", "NO_COLOR": ""}
+    command = [sys.executable, "-m", "cupytma", "help", "illegal-instruction"]
+    process = subprocess.Popen(command, stdout=theirs, stdin=theirs, env=environment)
+    os.close(theirs)
+    output = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        output += part
+    os.close(ours)
+    assert process.wait() == 0
+    text = output.decode()
+    assert "\x1b[1" in text
+    assert "\x1b[40m" not in text  # no ground of its own
+    assert "```" not in text
+    assert "x // 9 * 130" in text.replace("\x1b[0m", "").replace("\x1b[94m", "")
