@@ -37,6 +37,20 @@ def test_python_prints_what_is_shown(path: Path) -> None:
     assert checked
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if any(block.remark == NEEDS_GPU for block, _ in snippets(path))], ids=_name
+)
+def test_python_for_the_gpu_prints_what_is_shown(path: Path) -> None:
+    names: dict[str, Any] = {}
+    for block, shown in snippets(path):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)
+        if shown is not None:
+            assert output.getvalue() == shown, f"line {block.line}"
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize("path", [path for path in PAGES if consoles(path)], ids=_name)
 def test_console_prints_what_is_shown(path: Path, tmp_path: Path) -> None:
