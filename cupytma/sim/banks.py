@@ -112,6 +112,11 @@ class SwizzleAdvice:
         """The result of the recommended swizzle."""
         return next(result for result in self.results if result.swizzle == self.swizzle)
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.simulation_cards import advice_card
+
+        return advice_card(self)
+
     def __str__(self) -> str:
         others = ", ".join(f"{r.swizzle} {r.conflicts}" for r in self.results if r.swizzle != self.swizzle)
         refused = ", ".join(f"{swizzle} ({broken[0].rule})" for swizzle, broken in self.illegal.items())

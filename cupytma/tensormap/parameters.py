@@ -212,6 +212,11 @@ class Parameters(DictForms, ABC):
         """Operands that are no field of this class, or are named otherwise there."""
         return {"wide_mode": 0}
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.card import card
+
+        return card(self)
+
     def violations(self, target: str | targets.Target = targets.DEFAULT_TARGET) -> tuple[Violation, ...]:
         """Every rule the parameters break on a target; empty when the driver would accept them.
 

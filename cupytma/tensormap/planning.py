@@ -144,6 +144,11 @@ class BoxPlan:
             for load in self.loads
         )
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.plan_card import plan_card
+
+        return plan_card(self)
+
     def __str__(self) -> str:
         view = ", ".join(map(str, self.view))
         lines = [

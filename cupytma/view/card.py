@@ -10,23 +10,29 @@ from typing import Any
 from cupytma.errors import DescriptorError
 from cupytma.targets import DEFAULT_TARGET, Target, target
 from cupytma.tensormap.enums import DriverEnum
+from cupytma.tensormap.parameters import Parameters
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.view.html import folded, framed, note, table
 
 _WORDS_PER_LINE = 4
 
 
-def card(tensor_map: TensorMap, for_target: str | Target = DEFAULT_TARGET) -> str:
+def card(tensor_map: TensorMap | Parameters, for_target: str | Target = DEFAULT_TARGET) -> str:
     """HTML of everything a tensor map says: parameters, bytes of a load, warnings, fields with their bits, words.
 
     Parameters
     ----------
-    tensor_map : TensorMap
-        Any 128 bytes; what cannot be decoded is said and shown as words.
+    tensor_map : TensorMap or Parameters
+        Any 128 bytes; what cannot be decoded is said and shown as words. Parameters are shown with the rules that they
+        break, if any, and without fields and words.
     for_target : str or Target
         Whose rules the warnings are of. Default ``"sm_90a"``.
     """
-    parts = [*_summary(tensor_map, target(for_target)), *_field_table(tensor_map), _words(tensor_map)]
+    chosen = target(for_target)
+    if isinstance(tensor_map, Parameters):
+        rows = [("one load moves", f"{tensor_map.transaction_bytes} bytes")] * (not tensor_map.violations(chosen))
+        return framed(_parameters("Parameters", tensor_map, rows, chosen))
+    parts = [*_summary(tensor_map, chosen), *_field_table(tensor_map), _words(tensor_map)]
     return framed(parts)
 
 
@@ -35,17 +41,23 @@ def _summary(tensor_map: TensorMap, for_target: Target) -> Iterable[str]:
         parameters = tensor_map.decode()
     except DescriptorError as error:
         return "<strong>Tensor map, undecodable</strong>", note(str(error), bad=True)
-    rows = [(field.name, _shown(field.name, getattr(parameters, field.name))) for field in fields(parameters)]
-    rows += [
+    rows = [
         ("one load moves", f"{tensor_map.box_bytes} bytes"),
         ("shared alignment", f"{tensor_map.shared_alignment} bytes"),
     ]
+    return _parameters("Tensor map", parameters, rows, for_target)
+
+
+def _parameters(what: str, parameters: Any, rows: list[tuple[str, str]], for_target: Target) -> Iterable[str]:
+    """Title, parameters with further rows, and what is wrong with them or surprising."""
+    named = [(field.name, _shown(field.name, getattr(parameters, field.name))) for field in fields(parameters)]
+    broken = parameters.violations(for_target)
     notes = [
-        *(note(str(broken), bad=True) for broken in parameters.violations(for_target)),
+        *(note(str(violation), bad=True) for violation in broken),
         *(note(str(warning)) for warning in parameters.warnings(for_target)),
     ]
-    title = f"Tensor map: {parameters.kind}, rank {parameters.rank}, {parameters.data_type}"
-    return f"<strong>{escape(title)}</strong>", table((), rows), *notes
+    title = f"{what}: {parameters.kind}, rank {parameters.rank}, {parameters.data_type}"
+    return f"<strong>{escape(title)}</strong>", table((), [*named, *rows]), *notes
 
 
 def _field_table(tensor_map: TensorMap) -> Iterable[str]:

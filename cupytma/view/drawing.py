@@ -26,6 +26,14 @@ _SIZES = {"": 12, "small": 10.5, "heading": 13}
 # How wide letters are, of their size, in the wider ones of the fonts that interfaces use; so that texts fit.
 _WIDE, _NARROW = 0.66, 0.55
 
+_MARGIN = 6  # on the left; the others are in the picture's size
+
+GROUND = """
+svg:root{background:#fff;color:#1f2328}
+@media (prefers-color-scheme:dark){svg:root{background:#111;color:#e6e6e6}}
+"""
+"""Style of a picture that is a document of its own; within a page it has no effect."""
+
 _STYLE = (
     "".join(
         f".cupytma-picture .{hue}{{fill:{colour};stroke:{colour}}}\n"
@@ -33,8 +41,6 @@ _STYLE = (
     )
     + """
 .cupytma-picture{max-width:100%;height:auto;font:12px system-ui,sans-serif;font-variant-numeric:tabular-nums}
-svg.cupytma-picture:root{background:#fff;color:#1f2328}
-@media (prefers-color-scheme:dark){svg.cupytma-picture:root{background:#111;color:#e6e6e6}}
 .cupytma-picture text{fill:currentColor}
 .cupytma-picture .small{font-size:10.5px}
 .cupytma-picture .heading{font-size:13px;font-weight:600}
@@ -52,6 +58,7 @@ svg.cupytma-picture:root{background:#fff;color:#1f2328}
 .cupytma-picture .dashed{stroke-dasharray:5 3}
 .cupytma-picture .hatch{fill:none;stroke-width:1}
 """
+    + GROUND
 )
 
 
@@ -189,7 +196,7 @@ class Canvas:
     def picture(self) -> Picture:
         """Everything that was drawn, in a frame around it."""
         width, height = min(round(self._right + 8), WIDTH + 100), round(self._bottom + 8)
-        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        size = f'width="{width + _MARGIN}" height="{height}" viewBox="{-_MARGIN} 0 {width + _MARGIN} {height}"'
         opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="cupytma-picture" role="img" {size}>'
         words = f"<title>{escape(self.title)}</title>"
         words += f"<desc>{escape(self.description)}</desc>" * bool(self.description)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 # The same bytes for the same plot: ids are drawn from a salt, and there is no date. Text stays text.
 _SETTINGS = {"svg.hashsalt": "cupytma", "svg.fonttype": "none", "font.size": 10.0, "font.family": "sans-serif"}
-_INCHES = 7.2, 4.2
+_INCHES = 8.0, 4.2
+_ROOF = "#333333"
+
 _MARKERS = "osD^vP*X"
 _LINES = ("-", "--", "-.", ":")
 # Yellow cannot be seen as a line on white.
@@ -49,6 +51,12 @@ def _settings() -> AbstractContextManager[Any]:
     return context
 
 
+def _rounded(value: float, unit: str) -> str:
+    """A value in three digits, with its unit."""
+    text: str = EngFormatter(unit=unit, sep=" ")(float(f"{value:.3g}"))
+    return text
+
+
 def _axes(title: str, horizontal: str, vertical: str) -> tuple[Plot, Any]:
     plot = Plot(figsize=_INCHES, layout="constrained", facecolor="white")
     axes = plot.add_subplot()
@@ -63,28 +71,26 @@ def _axes(title: str, horizontal: str, vertical: str) -> tuple[Plot, Any]:
 def roofline(points: Sequence[RooflinePoint], bandwidth: float, peaks: dict[str, float], title: str) -> Plot:
     """See `cupytma.view.roofline`."""
     with _settings():
-        plot, axes = _axes(title, "operations per byte of global memory", "operations per second")
+        plot, axes = _axes(title, "FLOP per byte of global memory", "FLOP per second")
         highest = max(peaks.values())
         at = [point.intensity for point in points] + [peak / bandwidth for peak in peaks.values()]
         left, right = min(at) / 4, max(at) * 8
         corner = highest / bandwidth
-        axes.plot([left, corner], [left * bandwidth, highest], color="#333333", linewidth=1.4)
-        axes.annotate(
-            f"memory {bandwidth / 1e12:.3g} TB/s", (left * 1.4, left * 1.4 * bandwidth), rotation=0,
-            textcoords="offset points", xytext=(8, -4), va="top", fontsize=9,
+        axes.plot(
+            [left, corner], [left * bandwidth, highest], color=_ROOF, linewidth=2.4,
+            label=f"memory: {_rounded(bandwidth, 'B/s')}",
         )  # fmt: skip
         for (name, peak), style in zip(peaks.items(), cycle(_LINES), strict=False):
-            axes.plot([peak / bandwidth, right], [peak, peak], color="#333333", linewidth=1.4, linestyle=style)
-            axes.text(right, peak, f"{name} {peak / 1e12:,.4g} T/s", va="bottom", ha="right", fontsize=9)
+            flat = [peak / bandwidth, right], [peak, peak]
+            axes.plot(*flat, color=_ROOF, linewidth=1.4, linestyle=style, label=f"{name}: {_rounded(peak, 'FLOP/s')}")
         for point, colour, marker in zip(points, cycle(_INK), cycle(_MARKERS), strict=False):
             axes.plot(
-                [point.intensity], [point.rate], marker, color=colour, markersize=8, markeredgecolor="#333333",
-                label=f"{point.name}: {point.rate / 1e12:,.3g} T/s",
+                [point.intensity], [point.rate], marker, color=colour, markersize=8, markeredgecolor=_ROOF,
+                label=f"{point.name}: {_rounded(point.rate, 'FLOP/s')}", zorder=3,
             )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
-        if points:
-            axes.legend(loc="lower right", fontsize=9, framealpha=0.9)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9, frameon=False)
     return plot
 
 
@@ -101,20 +107,20 @@ def pipeline_curve(
         enough = latency * bandwidth
         xs = [x for curve in curves.values() for x, _ in curve] + [x for _, x in marks]
         right = max([2 * enough, *(1.1 * x for x in xs)])
-        model = f"model: {latency * 1e9:,.4g} ns, {bandwidth / 1e12:.3g} TB/s"
-        axes.plot([0, enough, right], [0, bandwidth, bandwidth], color="#333333", linewidth=1.4, label=model)
+        model = f"model: {_rounded(latency, 's')}, {_rounded(bandwidth, 'B/s')}"
+        axes.plot([0, enough, right], [0, bandwidth, bandwidth], color=_ROOF, linewidth=1.4, label=model)
         for stages, x in marks:
             y = modelled_bandwidth(x, latency=latency, bandwidth=bandwidth)
-            axes.plot([x], [y], "o", color="#333333", markersize=5)
+            axes.plot([x], [y], "o", color=_ROOF, markersize=5)
             axes.annotate(str(stages), (x, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=9)
         for (name, curve), colour, marker, style in zip(
             curves.items(), cycle(_INK), cycle(_MARKERS[1:]), cycle(_LINES[1:]), strict=False
         ):
             axes.plot(*zip(*curve, strict=True), marker + style, color=colour, markersize=6, label=name)
-        axes.set(xlim=(0, right), ylim=(0, None))
-        axes.margins(y=0.15)
+        highest = max([bandwidth, *(y for curve in curves.values() for _, y in curve)])
+        axes.set(xlim=(0, right), ylim=(0, 1.15 * highest))
         axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
         axes.yaxis.set_major_formatter(EngFormatter(unit="B/s", sep=" "))
         heading = "numbers are stages" if marks else None
-        axes.legend(loc="lower right", fontsize=9, framealpha=0.9, title=heading, title_fontsize=9)
+        axes.legend(loc="best", fontsize=9, framealpha=0.9, title=heading, title_fontsize=9)
     return plot

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cupytma.errors import SimulationError
 from cupytma.sim.checks import check_integer
+from cupytma.view.drawing import GROUND
 
 if TYPE_CHECKING:
     from cupytma.sim.model.tiling import Correctness, Dimension
@@ -128,7 +129,7 @@ def holes_svg(tiling: Correctness) -> str:
     title = f"<title>{escape(f'Holes of a tiling: {tiling.verdict} ({tiling.op})')}</title>"
     description = f"<desc>{escape(' '.join(tiling.reasons))}</desc>"
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="cupytma-holes" role="img" {size}>'
-    return f"{opening}{title}{description}<style>{_STYLE}</style>{''.join(parts)}</svg>"
+    return f"{opening}{title}{description}<style>{_STYLE}{GROUND}</style>{''.join(parts)}</svg>"
 
 
 def _heading(number: int, d: Dimension) -> str:

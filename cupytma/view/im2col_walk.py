@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LABEL, _GAP = 36, 34
 _LARGEST, _NUMBERED = 30, 14  # pixels of a position at most, and with a number at least
+_LOWEST = 10
 _MOST_COLUMNS, _MOST_ROWS = 250, 60
 _MOST_PLANES = 4
 _BASE = "c5 outline dashed"
@@ -60,6 +61,11 @@ class _Frame:
     top: int
     bottom: int
     cell: float
+
+    @property
+    def tall(self) -> float:
+        """Pixels of a position in H: of small ones more, so that single rows can be seen."""
+        return max(self.cell, min(_LOWEST, 240 / (self.bottom - self.top)))
 
 
 def im2col(
@@ -204,12 +210,12 @@ def _span(visited: list[int], others: tuple[int, ...], most: int) -> tuple[int, 
 
 def _draw_planes(canvas: Canvas, plan: Geometry, planes: dict[str, list[_Pixel]], frame: _Frame) -> float:
     width = (frame.right - frame.left) * frame.cell + _LABEL + _GAP
-    height = (frame.bottom - frame.top) * frame.cell + 54
+    height = (frame.bottom - frame.top) * frame.tall + 54
     beside = max(1, int((WIDTH + _GAP) // width))
     for i, (name, pixels) in enumerate(planes.items()):
         left, top = _LABEL + i % beside * width, 86 + i // beside * height
         x = Scale(frame.left, frame.right, left, frame.cell)
-        y = Scale(frame.top, frame.bottom, top, frame.cell)
+        y = Scale(frame.top, frame.bottom, top, frame.tall)
         canvas.text(left, top - 26, name, "small strong")
         _draw_plane(canvas, plan, pixels, x, y)
     return 96 + -(-len(planes) // beside) * height - 30
@@ -248,7 +254,7 @@ def _draw_run(canvas: Canvas, plan: Geometry, run: list[_Pixel], x: Scale, y: Sc
     canvas.rect(left, top, right - left, height, LOADED if first.inside else FILLED, tip)
     if not first.inside:
         canvas.hatch(left, top, right - left, height, "c1", 6)
-    if height < _NUMBERED:
+    if x.pixels < _NUMBERED:
         return
     canvas.lines([[(x(p.column), top), (x(p.column), top + height)] for p in run[1:]], "line")
     for pixel in run:

@@ -103,7 +103,7 @@ def _picture(chosen: Swizzle, found: _Map, element_size: int, rows: int) -> Pict
     panel = WIDTH - _LABEL - 8 if below else _PANEL
     width = panel / (LINE // found.pattern.unit)
     _draw_before(canvas, found, element_size, _HEAD, width)
-    y = _HEAD + found.rows * _CELL - 30 if below else 0.0
+    y = _HEAD + found.rows * _CELL - 10 if below else 0.0
     _draw_after(canvas, found, lines, _LABEL if below else WIDTH - _PANEL, y + _HEAD, width)
     y += _HEAD + (lines if below else max(found.rows, lines)) * _CELL + 26
     notes = [_column_reads(found)]

@@ -125,6 +125,11 @@ class Report:
         """The ids of the rules that are broken."""
         return frozenset(finding.rule for finding in self.findings)
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.simulation_cards import report_card
+
+        return report_card(self)
+
     def __str__(self) -> str:
         kinds = [f.kind for f in self.findings]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)

@@ -135,7 +135,7 @@ class Trace:
         end = "" if self.ended else ", not to its end"
         return (
             f"{self.program}: {self.rounds} rounds{end}; operations {len(self.executions)}, rounds of waiting "
-            f"{waited}, copies {len(self.flights)}, at once {self.most_in_flight}"
+            f"{waited}, copies {len(self.flights)}, at most {self.most_in_flight} at once"
         )
 
     def _repr_svg_(self) -> str:
