@@ -81,6 +81,8 @@ class PictureError(CupytmaError, ValueError):
 class MissingLibraryError(CupytmaError, ImportError):
     """A library that is not among the ones this package needs, and that what was asked for does need."""
 
+    topics: tuple[str, ...] = ("no-gpu",)
+
 
 class CheckError(CupytmaError, ValueError):
     """What the kernel checker cannot take: no text, a tensor map that is none, or one that no kernel takes."""
