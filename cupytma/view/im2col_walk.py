@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cupytma.errors import PictureError
+from cupytma.sim.checks import check_offsets
 from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.mapping import TileMap, tile_map
 from cupytma.tensormap.enums import OobFill
@@ -109,9 +110,10 @@ def im2col(
         raise PictureError("a tiled map walks over no pixels; `view.tile` draws its box")
     plan = geometry(given, mode)
     start = _first(plan) if coordinates is None else coordinates
-    found = tile_map(given, start, offsets=offsets, mode=mode)
+    moved = check_offsets(plan, offsets)
+    found = tile_map(given, start, offsets=moved, mode=mode)
     fill = "NaN" if parameters.oob_fill == OobFill.NAN_REQUEST_ZERO_FMA else "zero"
-    return _picture(plan, found, tuple(offsets), fill)
+    return _picture(plan, found, moved, fill)
 
 
 def _first(plan: Geometry) -> tuple[int, ...]:

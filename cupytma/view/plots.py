@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from cupytma.errors import MissingLibraryError, PictureError
+from cupytma.errors import MissingLibraryError, PictureError, SimulationError
+from cupytma.sim.checks import check_integer
 
 if TYPE_CHECKING:
     from cupytma.view.figure import Plot
@@ -177,11 +178,10 @@ def pipeline_curve(
         If matplotlib is not installed.
     """
     latency, bandwidth = _positive("latency", latency), _positive("bandwidth", bandwidth)
-    curves = {str(name): _curve(name, pairs) for name, pairs in dict(measured or {}).items()}
-    marks: list[tuple[int, float]] = []
-    if tile_bytes is not None:
-        unit = _positive("tile_bytes", tile_bytes) * _positive("blocks", blocks)
-        marks = [(int(_positive("a number of stages", s)), s * unit) for s in stages]
+    if measured is not None and not isinstance(measured, Mapping):
+        raise PictureError(f"measured is {measured!r}; it must be a mapping from names to pairs of numbers")
+    curves = {str(name): _curve(name, pairs) for name, pairs in (measured or {}).items()}
+    marks = [] if tile_bytes is None else _marks(_positive("tile_bytes", tile_bytes), blocks, stages)
     heading = title or "Bytes in flight and bandwidth"
     plot: Plot = _figure().pipeline_curve(curves, latency, bandwidth, marks, heading)
     return plot
@@ -209,9 +209,19 @@ def _points(points: Any) -> list[RooflinePoint]:
 def _card(card: Any) -> Card | None:
     if card is None or isinstance(card, Card):
         return card
-    if card not in CARDS:
+    if not isinstance(card, str) or card not in CARDS:
         raise PictureError(f"there is no card {card!r}; known are {', '.join(CARDS)}, or pass bandwidth and peaks")
     return CARDS[card]
+
+
+def _marks(tile_bytes: float, blocks: Any, stages: Any) -> list[tuple[int, float]]:
+    """Numbers of stages, each with its bytes in flight on the card."""
+    try:
+        numbers = [check_integer("a number of stages", number) for number in stages]
+    except (TypeError, SimulationError):
+        raise PictureError(f"stages is {stages!r}; it must be whole numbers of 1 or above") from None
+    unit = tile_bytes * _positive("blocks", blocks)
+    return [(number, _positive("a number of stages", number) * unit) for number in numbers]
 
 
 def _curve(name: Any, pairs: Any) -> list[tuple[float, float]]:

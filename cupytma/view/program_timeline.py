@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def _checked_rounds(trace: Trace, rounds: Any) -> tuple[int, int]:
     if rounds is None:
         return 0, max(1, trace.rounds)
     try:
-        first, end = (int(n) for n in rounds)
+        first, end = map(operator.index, rounds)
     except (TypeError, ValueError):
         raise PictureError(
             f"rounds is {rounds!r}; it must be two integers, the first round and one past the last"

@@ -18,7 +18,7 @@ _PANEL = 340
 _LABEL = 40
 _CELL = 24
 _HEAD = 98
-_MOST_ROWS = 64
+_MOST_CELLS = 256
 _GROUPS = BANKS * WORD // CHUNK
 _SIZES = (1, 2, 4, 8, 16)
 
@@ -52,7 +52,7 @@ def swizzle(swizzle: Swizzle | str | int, element_size: int = 4, rows: int = 8, 
     element_size : int
         Bytes of an element: 1, 2, 4, 8 or 16; for the numbers of elements above the columns.
     rows : int
-        Of the tile; 64 are drawn at most.
+        Of the tile; of 128 bytes 32 are drawn at most, of shorter ones more.
     base : int
         Absolute shared address of the tile in bytes, a multiple of 128.
 
@@ -69,8 +69,8 @@ def swizzle(swizzle: Swizzle | str | int, element_size: int = 4, rows: int = 8, 
     """
     pattern, chosen = pattern_of(swizzle), Swizzle.of(swizzle)
     element_size, rows, base = _checked(element_size, rows, base)
-    drawn = min(rows, _MOST_ROWS)
     span = chosen.span or LINE
+    drawn = min(rows, _MOST_CELLS * pattern.unit // span)
     linear = np.arange(0, drawn * span, pattern.unit, dtype=np.int64)
     places = swizzle_address(linear + base, chosen) - base
     shape = drawn, span // pattern.unit

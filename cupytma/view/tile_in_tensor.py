@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cupytma.errors import PictureError
+from cupytma.sim.checks import check_coordinates
 from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.mapping import Bool, Int64, TileMap, tile_map
 from cupytma.tensormap.enums import OobFill
@@ -112,7 +113,7 @@ def tile(
     if not isinstance(parameters, Tiled):
         raise PictureError(f"a {parameters.kind} map has no box; `view.im2col` draws its pixels")
     plan = geometry(given, mode)
-    start = (0,) * plan.coordinates if coordinates is None else tuple(coordinates)
+    start = check_coordinates(plan, (0,) * plan.coordinates if coordinates is None else coordinates)
     found = tile_map(given, start, mode=mode)
     plane, others = _plane(parameters, plan, found)
     return _picture(parameters, start, plane, found, others)
@@ -149,7 +150,7 @@ def _others(parameters: Tiled, found: TileMap, drawn: list[int]) -> Iterator[str
 
 
 def _picture(
-    parameters: Tiled, start: tuple[Any, ...], plane: _Plane, found: TileMap, others: list[str]
+    parameters: Tiled, start: tuple[int, ...], plane: _Plane, found: TileMap, others: list[str]
 ) -> Picture:
     dims, place = _sizes(parameters.global_dim), ", ".join(map(str, start))
     summary = _summary(parameters, found)

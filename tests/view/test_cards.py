@@ -1,0 +1,71 @@
+"""The cards of what the simulator and the planner found, and of parameters."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import numpy as np
+from test_card import read
+
+import cupytma as tma
+from cupytma import sim
+from cupytma.sim import examples
+
+
+def _text(html: str) -> str:
+    return " ".join(read(html).text)
+
+
+def test_parameters_are_shown_with_every_rule_that_they_break():
+    legal = tma.Tiled(data_type="FLOAT32", global_address=4096, global_dim=(16, 8), box_dim=(8, 4))
+    text = _text(legal._repr_html_())
+    assert "Parameters: tiled, rank 2, FLOAT32" in text
+    assert "128 bytes" in text
+    assert 'class="note' not in legal._repr_html_()
+    illegal = tma.Tiled(data_type="FLOAT32", global_address=8, global_dim=(16, 8), box_dim=(300, 4))
+    shown = illegal._repr_html_()
+    assert shown.count('class="note bad"') == len(illegal.violations()) == 2
+    for violation in illegal.violations():
+        assert str(violation) in _text(shown)
+    unknown = tma.Tiled(data_type=99, global_address=0, global_dim=(16, 8), global_strides=(64,), box_dim=(8, 4))
+    assert "data-type" in _text(unknown._repr_html_())
+
+
+def test_a_report_is_shown_with_every_finding():
+    report = examples.prefetch_pipeline().without("wait for the load").run(schedules=10)
+    html = report._repr_html_()
+    text = _text(html)
+    assert str(report).splitlines()[0] in text
+    assert html.count('class="note bad"') == len(report.findings) > 1
+    for finding in report.findings:
+        assert finding.message in text
+        assert finding.fix in text
+        assert all(str(place) in text for place in finding.places)
+    clean = examples.tile_move().run(schedules=3)
+    assert _text(clean._repr_html_()).split() == str(clean).split()
+
+
+def test_advice_is_shown_with_every_swizzle_and_the_map_of_the_best():
+    matrix = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(64, 64), box_dim=(32, 32)).encode()
+    advice = sim.best_swizzle(matrix, "column", access_bytes=16)
+    html = advice._repr_html_()
+    for result in advice.results:
+        row = f"<td>{result.swizzle}</td><td>{result.conflicts}</td><td>{result.worst}</td><td>{result.wavefronts}</td>"
+        assert row in html
+    for swizzle, broken in advice.illegal.items():
+        assert f"<td>{swizzle}</td>" in html
+        assert broken[0].message in unescape(html)
+    assert html.count("recommended") == 1
+    assert tma.view.swizzle(advice.swizzle).svg in html
+
+
+def test_a_plan_is_shown_with_its_loads():
+    plan = tma.plan_boxes(np.zeros((512, 512), np.float32), (300, 72))
+    html = plan._repr_html_()
+    text = _text(html)
+    assert f"Tile 72 × 300: {len(plan.loads)} loads" in text
+    assert f"{plan.transaction_bytes} bytes" in text
+    for load in plan.loads:
+        assert f"<td>{load.shared_offset}</td><td>{load.bytes}</td>" in html
+    many = tma.plan_boxes(np.zeros((64, 8192), np.uint8), (16, 8192))
+    assert ("32 of" in _text(many._repr_html_())) == (len(many.loads) > 32)
