@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import DescriptorError, KernelWarning, more_line
+from cupytma.errors import DescriptorError, KernelWarning
 from cupytma.targets import Target
 
 from .failures import Failure, violations_text
@@ -180,8 +180,6 @@ def _print_findings(found: tuple[Finding, ...], label: str, as_json: bool, as_sa
         click.echo(head.replace(f"{finding.severity}:", styled, 1))
         click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
     click.echo(_summary(found))
-    if found:
-        click.echo(more_line(finding.rule for finding in found))
 
 
 def _summary(found: tuple[Finding, ...]) -> str:
