@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LANE, _FLIGHT = 22, 21
 _MOST_ROUND, _LEAST_ROUND = 14, 3
+_APART = 5  # pixels of a round from which on the steps of a copy are told apart
 _MOST_THREADS = 32
 _MOST_SHAPES = 450
 _MOST_FINDINGS = 6
@@ -112,7 +113,9 @@ def _lanes(trace: Trace) -> list[str]:
 def _fitting(trace: Trace, lanes: Sequence[str], first: int, end: int) -> int:
     """One past the last round that can be drawn: wide enough, and without too many shapes."""
     chosen = set(lanes)
-    ends = sorted(e.executed for e in trace.executions if e.place.thread in chosen and e.executed >= first)
+    shapes = [(e.place.thread, e.executed) for e in trace.executions]
+    shapes += [(f.place.thread, f.ended) for f in trace.flights]
+    ends = sorted(last for thread, last in shapes if thread in chosen and last >= first)
     if len(ends) > _MOST_SHAPES:
         end = min(end, max(first + 1, ends[_MOST_SHAPES]))
     return min(end, first + (WIDTH - 120) // _LEAST_ROUND)
@@ -183,9 +186,11 @@ def _draw_flight(canvas: Canvas, flight: Flight, wrong: bool, scale: _Scale, y: 
     x, width = scale(flight.started), scale(flight.ended) - scale(flight.started)
     tip = f"{flight.place}: on its way in rounds {flight.started} to {flight.ended - 1}"
     canvas.rect(x, y + 1, width, _FLIGHT - 3, FLIGHT, tip)
-    for step in flight.steps:
-        if scale.first <= step < scale.end:
-            canvas.rect(scale(step) + 0.5, y + _FLIGHT - 6, max(scale.pixels - 1, 1.5), 4, STEP)
+    steps = [step for step in flight.steps if scale.first <= step < scale.end]
+    apart = scale.pixels >= _APART
+    for step in steps if apart else steps[:1]:  # they follow each other
+        wide = scale.pixels if apart else len(steps) * scale.pixels
+        canvas.rect(scale(step) + 0.5, y + _FLIGHT - 6, wide - 1, 4, STEP)
     if text_width(flight.place.operation, "small") + 6 < width:
         canvas.text(x + width / 2, y + 12, flight.place.operation, "small middle")
 

@@ -140,6 +140,17 @@ def test_of_long_runs_a_part_is_drawn_and_that_is_said():
     assert "Drawn are" not in rest.words
 
 
+def test_of_narrow_rounds_the_steps_of_a_copy_are_one():
+    trace = examples.matrix_multiply(stages=4, depth=30).trace()
+    drawing = Drawing(view.timeline(trace).svg)
+    rounds = _ruler(drawing)
+    steps = sorted((round(rounds(r.x)), round(rounds(r.x + r.width))) for r in drawing.rects if r.height == 4)
+    shown = round(max(rounds(r.x + r.width) for r in drawing.rects if "on its way" in r.tip))
+    assert [s for s in steps if s[1] < shown] == sorted(
+        (f.steps[0], f.ended) for f in trace.flights if f.ended < shown
+    )
+
+
 def test_of_many_threads_a_part_is_drawn_and_that_is_said():
     from cupytma.sim import Program
 
