@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "encode": ("encode", "Make the 128 bytes of a tensor map."),
     "explain": ("explain", "Say what instructions do: one, or all in a file."),
     "header": ("header", "Write the CUDA C++ header for a target."),
+    "help": ("help", "Explain an id from an error, or how to do something."),
     "layout": ("layout", "Show which bits of a tensor map hold what."),
     "record": ("record", "Record what a GPU does, and compare the simulator."),
     "rules": ("rules", "Show what a tensor map must obey, and how to mend it."),

@@ -8,34 +8,47 @@ from typing import IO, Any
 
 import click
 
-from cupytma.errors import CupytmaError, DescriptorError
+from cupytma.errors import CupytmaError, DescriptorError, more_line
 from cupytma.tensormap import Violation
 
 from .output import text_width
 
 
 class Failure(click.ClickException):
-    """An error that ends the command with exit code 2; the message may have several lines."""
+    """An error that ends the command with exit code 2.
+
+    Parameters
+    ----------
+    message : str
+        It may have several lines.
+    topics : iterable of str
+        Ids that `cupytma help` explains; the block ends with a line that says so.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, topics: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.topics = tuple(topics)
 
     def show(self, file: IO[Any] | None = None) -> None:
         head, *rest = f"Error: {wrapped_message(self.message)}".splitlines()
         head = click.style("Error:", fg="red", bold=True) + head.removeprefix("Error:")
-        click.echo("\n".join((head, *rest)), file=file, err=file is None)
+        more = [more_line(self.topics)] if self.topics else []
+        click.echo("\n".join((head, *rest, *more)), file=file, err=file is None)
 
 
 def failure_of(error: CupytmaError) -> Failure:
     """One of the library's errors as a command-line error."""
     if isinstance(error, DescriptorError) and error.violations:
         return Failure(violations_text("the driver would refuse this tensor map", error.violations))
-    return Failure(str(error))
+    return Failure(str(error), error.topics)
 
 
 def violations_text(
     headline: str, violations: Iterable[Violation], place: Callable[[Violation], str] = lambda _: ""
 ) -> str:
-    """Every broken rule with its way out, as lines.
+    """Every broken rule with its way out, as lines; the last one says where the rules are explained.
 
     Parameters
     ----------
@@ -53,6 +66,8 @@ def violations_text(
             f"    {violation.message}",
             f"    fix: {violation.fix}",
         ]
+    if broken:
+        lines.append(more_line(violation.rule for violation in broken))
     return "\n".join(lines)
 
 

@@ -5,20 +5,46 @@ All derive from `CupytmaError` and from the builtin that a Python user would cat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from cupytma.sticky import STICKY_ERRORS
 
 if TYPE_CHECKING:
     from cupytma.runtime.diagnostics import Diagnostic
     from cupytma.tensormap.rule import Violation
 
 
+_WIDEST = 80
+
+
+def more_line(topics: Iterable[str]) -> str:
+    """Where an error is explained: the line ``More: cupytma help ID …``, with as many of the ids as fit 80 columns."""
+    first, *others = dict.fromkeys(topics)
+    line = f"More: cupytma help {first}"
+    for topic in others:
+        if len(line) + 1 + len(topic) > _WIDEST:
+            break
+        line += f" {topic}"
+    return line
+
+
 class CupytmaError(Exception):
-    """Base of every error raised by this package."""
+    """Base of every error raised by this package.
+
+    Attributes
+    ----------
+    topics : tuple of str
+        What `cupytma help` has to say about it, by id, the most telling first.
+    """
+
+    topics: tuple[str, ...] = ()
 
 
 class TargetError(CupytmaError, ValueError):
     """A target that does not exist, or that lacks what was asked of it."""
+
+    topics: tuple[str, ...] = ("which-target",)
 
 
 class DescriptorError(CupytmaError, ValueError):
@@ -30,13 +56,22 @@ class DescriptorError(CupytmaError, ValueError):
         Every broken rule, not only the first. Empty when the error is not about a rule.
     """
 
+    topics: tuple[str, ...] = ("encode-fails",)
+
     def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
         super().__init__(message)
         self.violations = tuple(violations)
+        if self.violations:
+            self.topics = tuple(dict.fromkeys(violation.rule for violation in self.violations))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{more_line(self.topics)}" if self.violations else super().__str__()
 
 
 class EmissionError(CupytmaError, ValueError):
     """An instruction that PTX does not have, or that the target does not have."""
+
+    topics: tuple[str, ...] = ("instruction-refused",)
 
 
 class PictureError(CupytmaError, ValueError):
@@ -45,6 +80,8 @@ class PictureError(CupytmaError, ValueError):
 
 class MissingLibraryError(CupytmaError, ImportError):
     """A library that is not among the ones this package needs, and that what was asked for does need."""
+
+    topics: tuple[str, ...] = ("no-gpu",)
 
 
 class CheckError(CupytmaError, ValueError):
@@ -75,6 +112,8 @@ class CompileError(CupytmaError, RuntimeError):
     diagnostics : tuple of Diagnostic
         The log's errors and warnings, each with its place; empty when the error is not about a source.
     """
+
+    topics: tuple[str, ...] = ("instruction-refused",)
 
     def __init__(self, message: str, log: str = "", source: str = "", diagnostics: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)
@@ -108,10 +147,14 @@ class DriverError(LaunchError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+        if code in STICKY_ERRORS:
+            self.topics = (STICKY_ERRORS[code].topic, "every-call-fails")
 
 
 class NoDeviceError(LaunchError):
     """There is no usable GPU, or no CuPy, on this machine."""
+
+    topics: tuple[str, ...] = ("no-gpu",)
 
 
 class SlotError(CupytmaError, IndexError):
@@ -127,6 +170,8 @@ class Fault(CupytmaError, RuntimeError):
 
     Nothing has been read into or written to any array when one is raised.
     """
+
+    topics: tuple[str, ...] = ("illegal-instruction", "misaligned-address", "illegal-address")
 
 
 class CupytmaWarning(UserWarning):

@@ -49,6 +49,11 @@ class StickyError:
     meaning: str
     causes: tuple[Cause, ...] = ()
 
+    @property
+    def topic(self) -> str:
+        """What `cupytma help` calls it: the name in small letters, without its prefix."""
+        return self.name.removeprefix("CUDA_ERROR_").lower().replace("_", "-")
+
     def __str__(self) -> str:
         return f"{self.code} ({self.name}): {self.meaning}"
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cupytma.errors import DriverError, LaunchError
+from cupytma.errors import DriverError, LaunchError, more_line
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.history import LaunchRecord, recent
@@ -85,6 +85,8 @@ class FaultReport:
             yield "no launch through cupytma is known"
         if self.error and not self.is_running:
             yield _NEXT
+        if self.error:
+            yield more_line((self.error.topic,))
 
     def _headline(self) -> str:
         if self.is_running:

@@ -34,6 +34,7 @@ class _UnitFault(Fault):
     def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
         super().__init__(message)
         self.violations = tuple(violations)
+        self.topics = (*dict.fromkeys(violation.rule for violation in self.violations), *type(self).topics)
 
 
 class IllegalInstruction(_UnitFault):
@@ -46,6 +47,7 @@ class IllegalInstruction(_UnitFault):
     """
 
     report = "illegal instruction"
+    topics: tuple[str, ...] = ("illegal-instruction",)
 
 
 class MisalignedAddress(_UnitFault):
@@ -58,6 +60,7 @@ class MisalignedAddress(_UnitFault):
     """
 
     report = "misaligned address"
+    topics: tuple[str, ...] = ("misaligned-address",)
 
 
 class OutOfWindow(Fault):
@@ -65,6 +68,8 @@ class OutOfWindow(Fault):
 
     Hardware touches those bytes if they are mapped, whoever they belong to, and reports an illegal address if not.
     """
+
+    topics: tuple[str, ...] = ("illegal-address",)
 
 
 class SharedOverrun(Fault):
@@ -74,12 +79,16 @@ class SharedOverrun(Fault):
     (measured on an H200).
     """
 
+    topics: tuple[str, ...] = ("illegal-address",)
+
 
 class LaunchFailure(Fault):
     """Hardware reports an unspecified launch failure: a multicast to a block that is not in the cluster.
 
     Measured on an H200.
     """
+
+    topics: tuple[str, ...] = ("launch-failed",)
 
 
 class NotSimulatedError(SimulationError):

@@ -321,13 +321,13 @@ class Parameters(DictForms, ABC):
 class Tiled(Parameters):
     """A tensor that is moved in boxes, as ``cuTensorMapEncodeTiled`` takes it. All in driver order.
 
+    Its other parameters are those of `Parameters`.
+
     Parameters
     ----------
     box_dim : sequence of int
         Extents of the box one instruction moves, in elements, 1 to 256 each; the innermost row is a multiple of
         16 bytes.
-    **parameters
-        See `Parameters`.
 
     Examples
     --------
@@ -367,7 +367,7 @@ class Im2col(Parameters):
     """A tensor of pixels that is walked as a convolution does, as ``cuTensorMapEncodeIm2col`` takes it.
 
     All in driver order: channels, then W, H, D as far as there are, then the batch. With interleave, W, H, D come
-    first, then the slices of channels, then the batch.
+    first, then the slices of channels, then the batch. Its other parameters are those of `Parameters`.
 
     Parameters
     ----------
@@ -378,8 +378,6 @@ class Im2col(Parameters):
         Elements of the channel dimension that one load brings, 1 to 256; a multiple of 16 bytes.
     pixels_per_column : int
         Pixels that one load brings, 1 to 1024.
-    **parameters
-        See `Parameters`.
     """
 
     kind: ClassVar[str] = "im2col"
@@ -406,6 +404,7 @@ class Im2colWide(Parameters):
 
     Documented for compute capability 10.0 and newer. There is one corner on each side, in W, of 16 bits. For
     ``sm_90a`` the encoding is the one an H100's driver was seen to make: that of `Im2col` with the other corners 0.
+    Its other parameters are those of `Parameters`.
 
     Parameters
     ----------
@@ -417,8 +416,6 @@ class Im2colWide(Parameters):
         Pixels that one load brings, 1 to 1024; in mode W128 the unit takes 128 instead.
     mode : WideMode or str
         ``"W"`` or ``"W128"``. The tensor map does not hold it; the instruction does.
-    **parameters
-        See `Parameters`.
     """
 
     kind: ClassVar[str] = "im2col_wide"

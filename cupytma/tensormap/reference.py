@@ -1,48 +1,23 @@
-"""The tables of this package as one page of documentation: ``python -m cupytma.tensormap.reference > FILE``."""
+"""The tables of bits, data types and swizzles as Markdown, for the documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cupytma.tensormap.cautions import FOLKLORE
 from cupytma.tensormap.enums import DataType, Swizzle
 from cupytma.tensormap.fields import DATA_TYPES, FIELDS, SWIZZLES
 from cupytma.tensormap.rule import Rule
-from cupytma.tensormap.rules import RULES
-
-_INTRODUCTION = """\
-# Tensor maps: rules and bits
-
-Generated from the tables that the encoder, the decoder and the checkers read; `python -m cupytma.tensormap.reference`
-prints it again. Everything is in driver order: dimension 0 moves fastest.
-"""
-
-_SECTIONS = (
-    ("error", "Rules", "A tensor map that breaks one of these is refused by the driver, and by `encode`."),
-    ("warning", "Warnings", "Legal and surprising: `warnings()` says so, and nothing is refused."),
-    ("fault", "Faults", "These encode. A copy that breaks one of them kills the kernel; `faults()` says so before."),
-)
 
 
-def reference() -> str:
-    """The whole page, in Markdown."""
-    parts = [_INTRODUCTION]
-    for severity, title, words in _SECTIONS:
-        rows = [_rule_row(rule) for rule in RULES if rule.severity == severity]
-        parts.append(f"## {title}\n\n{words}\n\n" + _table(("id", "rule", "for", "known from"), rows))
-    folklore = [(f"`{entry.id}`", entry.claim, entry.truth) for entry in FOLKLORE]
-    parts.append(
-        "## Folklore\n\nOften enforced, and no rules.\n\n" + _table(("id", "what is said", "what is so"), folklore)
-    )
-    parts += [_fields(), _data_types(), _swizzles()]
-    return "\n".join(parts)
+def tables_of_bits() -> tuple[str, ...]:
+    """Sections in Markdown: the bit fields, the data types and the swizzles."""
+    return _fields(), _data_types(), _swizzles()
 
 
-def _rule_row(rule: Rule) -> tuple[str, ...]:
-    holds_for = ", ".join(mode.replace("_", "-") for mode in rule.modes) if len(rule.modes) < 3 else "all"
-    if rule.feature is not None:
-        holds_for += f"; targets with {rule.feature.value}"
-    return f"`{rule.id}`", rule.statement, holds_for, rule.source
+def holds_for(rule: Rule) -> str:
+    """Which maps and targets a rule holds for, in words."""
+    modes = ", ".join(mode.replace("_", "-") for mode in rule.modes) if len(rule.modes) < 3 else "all"
+    return modes if rule.feature is None else f"{modes}; targets with {rule.feature.value}"
 
 
 def _fields() -> str:
@@ -86,6 +61,3 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     return line(head) + line("---" for _ in head) + "".join(line(row) for row in rows)
 
-
-if __name__ == "__main__":
-    print(reference(), end="")

@@ -30,7 +30,7 @@ _LINES = ("-", "--", "-.", ":")
 _INK = tuple(colour for colour in COLOURS if colour != "#f0e442")
 
 
-class Plot(Figure):  # type: ignore[misc]
+class Plot(Figure):  # type: ignore[misc, unused-ignore]
     """A matplotlib figure that notebooks show as SVG, whichever backend is chosen."""
 
     def _repr_svg_(self) -> str:

@@ -18,7 +18,7 @@ PACKAGED = ("cupytma", "kernels", "cli", "pyproject.toml", "README.md", "LICENSE
 PROBE = """
 import importlib.util, json, pathlib
 import cupytma, cupytma.cli, cupytma.kernels
-from cupytma import ptx
+from cupytma import help, ptx
 print(json.dumps({
     "package": cupytma.__file__, "cli": cupytma.cli.__file__, "kernels": cupytma.kernels.__file__,
     "typed": (pathlib.Path(cupytma.__file__).parent / "py.typed").is_file(),
@@ -27,6 +27,7 @@ print(json.dumps({
     "box_bytes": cupytma.Tiled(
         data_type="FLOAT16", global_address=0, global_dim=(64, 64), box_dim=(64, 8)).encode().box_bytes,
     "header": "tensor_load_2d" in ptx.header(target="sm_90a"),
+    "how_tos": [topic.title for topic in help.find("kernel-hangs")],
     "strangers": [name for name in ("cli", "kernels", "notebooks") if importlib.util.find_spec(name)],
 }))
 """
@@ -113,6 +114,7 @@ def _check_probe(found: dict[str, object]) -> None:
     assert found["copy"] == "//"
     assert found["box_bytes"] == 1024
     assert found["header"]
+    assert found["how_tos"] == ["My kernel hangs"]
     assert found["strangers"] == []
 
 

@@ -28,7 +28,8 @@ def test_runtime_needs_four_packages(project):
 
 def test_extras(project):
     extras = project["project"]["optional-dependencies"]
-    assert {"cuda12", "cuda13", "test", "notebooks"} <= set(extras)
+    assert {"cuda12", "cuda13", "test", "docs", "notebooks"} <= set(extras)
+    assert set(extras["docs"]) < set(extras["test"])
     both = {"cuda-python", "cuda-pathfinder", "platformdirs"}
     assert _names(extras["cuda12"]) == {"cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"} | both
     assert _names(extras["cuda13"]) == {"cupy-cuda13x", "nvidia-cuda-nvrtc"} | both

@@ -1,4 +1,4 @@
-"""docs/programs.md: its Python prints what it shows, and its table of rules is the program's."""
+"""docs/programs.md: its Python prints what it shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import cupytma.sim.examples
 import cupytma.sim.program.program
-from cupytma.sim.program import RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -28,12 +27,6 @@ def test_python_prints_what_is_shown() -> None:
         with contextlib.redirect_stdout(printed):
             exec(compile("\n" * first + code[2], PAGE.name, "exec"), names)
         assert printed.getvalue() == shown[2], f"line {first}"
-
-
-def test_the_table_of_rules_is_complete_and_right() -> None:
-    rows = [f"| `{rule.id}` | {rule.kind} | {rule.statement} | {rule.source} |" for rule in RULES.values()]
-    table = TEXT.partition("## Rules")[2]
-    assert [line for line in table.splitlines() if line.startswith("| `")] == rows
 
 
 def test_examples_in_docstrings_are_right() -> None:
