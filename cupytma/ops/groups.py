@@ -188,6 +188,8 @@ def listed(arrays: Any, name: str) -> list[Any]:
     ArrayError
         If it is one array, or nothing that can be gone through.
     """
+    if arrays.__class__ is list:
+        return arrays
     if isinstance(arrays, (list, tuple)):
         return list(arrays)
     try:

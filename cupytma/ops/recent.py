@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -110,30 +110,40 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
     Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
     its compiler guards what it has compiled, in one call for a list.
     """
-    data_ptr = tensor.data_ptr
-    places = [list(map(data_ptr, several)) for several in arrays]
-    guards = [_guard(several) for several in arrays if several]
-    if None not in guards:
+    place_checks = [_place_check(tensor.data_ptr, several) for several in arrays]
+    guards = [_guard(several) for several in arrays]
+    if None in guards:
+        kept = _layouts(arrays)
+        return lambda others: all(_each(place_checks, others)) and _layouts(others) == kept
+    return lambda others: all(_each(place_checks, others)) and all(
+        guard(*several) for guard, several in zip(guards, others, strict=True) if several  # type: ignore[misc]
+    )
 
-        def lie_alike(others: Lists) -> bool:
-            for several, lying in zip(others, places, strict=True):
-                if list(map(data_ptr, several)) != lying:
-                    return False
-            return all(guard(*several) for guard, several in zip(guards, filter(None, others), strict=True))  # type: ignore[misc]
 
-        return lie_alike
+def _each(checks: Sequence[Callable[[Sequence[Any]], bool]], arrays: Lists) -> Iterator[bool]:
+    return (check(several) for check, several in zip(checks, arrays, strict=True))
 
-    def layouts(arrays: Lists) -> Any:
-        return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
 
-    kept = layouts(arrays)
-    return lambda others: (
-        [list(map(data_ptr, several)) for several in others] == places and layouts(others) == kept
+def _layouts(arrays: Lists) -> Any:
+    return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
+
+
+def _place_check(data_ptr: Callable[[Any], int], tensors: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
+    """Tells whether tensors lie where some do; by torch's own loop over them where it has one."""
+    places = list(map(data_ptr, tensors))
+    compare = getattr(sys.modules["torch"]._C, "_tensors_data_ptrs_at_indices_equal", None)  # it is not public
+    if compare is None:
+        return lambda others: list(map(data_ptr, others)) == places
+    numbers = list(range(len(places)))
+    return lambda others: len(others) == len(places) and bool(
+        compare(others if others.__class__ is list else list(others), places, numbers)
     )
 
 
 def _guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     """torch's test for tensors of the types, devices, shapes and strides of some; None where it has none."""
+    if not tensors:
+        return bool
     try:
         from torch._C._dynamo.guards import TensorGuards
 
