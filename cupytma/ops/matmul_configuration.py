@@ -42,8 +42,8 @@ _FILLING = 600  # cycles until the first stage is there
 _PREPARED = 0.5  # of filling, and of a shared sum: what is left where loads of weights begin before
 _WRITING = 25  # cycles, for each element of the result that a thread has
 _SHARING, _SENDING = 520, 44  # cycles for each block that shares a sum, and for each element that a thread has of it
-# Cycles of a stage for each element that a thread adds in float32, by how many sums the tensor cores have room for: with
-# one they wait.
+# Cycles of a stage for each element that a thread adds in float32, by how many sums the tensor cores have room for:
+# with one they wait.
 _PROMOTING = {1: 1.32, 2: 0.27}
 _OUTSIDE = 2.7  # cycles of a stage for each row that is loaded from outside of an operand
 _CLUSTER = 0.11  # of a stage's time, for each further block that loads are shared with: they wait for one another
@@ -120,8 +120,9 @@ class Configuration:
         return (self.tile_rows + self.tile_columns) * SPAN_BYTES
 
     def step_columns(self, result_bytes: int) -> int:
-        """Columns that are laid out in shared memory at a time."""
-        return 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+        """Columns that are laid out in shared memory at a time: as many as a box takes and divide a tile's."""
+        most = 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+        return next(step for step in range(most, 0, -8) if self.tile_columns % step == 0)
 
     def shared_bytes(self, stages: int, result_bytes: int) -> int:
         """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
@@ -139,7 +140,8 @@ class Configuration:
 
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns
-        words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else "cooperative"]
+        together = "one warpgroup" if self.consumers == 1 else "cooperative"
+        words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else together]
         if self.cluster_rows * self.cluster_columns > 1:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
         if self.split > 1:
@@ -216,8 +218,6 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         return "K is split in swapped, cooperative tiles without other clusters"
     if not c.is_swapped and c.tile_columns * operands.result_bytes % SPAN_BYTES:
         return f"rows of the result's tile are no multiple of {SPAN_BYTES} B"
-    if c.tile_columns % (step := c.step_columns(operands.result_bytes)):
-        return f"{c.tile_columns} columns are no multiple of the {step} that the result leaves in at a time"
     rows, columns = (operands.b, operands.a) if c.is_swapped else (operands.a, operands.b)
     for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
         if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):

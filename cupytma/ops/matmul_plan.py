@@ -221,7 +221,8 @@ class MatmulPlan:
         return {
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
             "BIAS_TYPE": o.bias_kind,
-            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
+            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STEP_COLUMNS": c.step_columns(o.result_bytes),
+            "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
             "PROMOTE": c.stage_sums if self.is_promoted else 0, "STATIC_B": int(self.is_static),
