@@ -38,11 +38,11 @@ static_assert(!COLUMNS_MN_MAJOR || tile_columns % instruction_rows == 0, "MN-maj
 
 // The result leaves in steps of so many columns of D, which fill a buffer: 8 KiB where the tile is as wide.
 constexpr unsigned line_elements = span_bytes / OUT_BYTES;  // of the result, on a line of the buffer
-constexpr unsigned step_columns =
-    split > 1 ? 8 : tile_columns < line_elements ? tile_columns : line_elements;
+constexpr unsigned step_columns = STEP_COLUMNS;
 constexpr unsigned steps = tile_columns / step_columns;
 constexpr unsigned buffer_bytes = instruction_rows * step_columns * OUT_BYTES;
 constexpr unsigned buffers = 2;
+static_assert(split == 1 || step_columns == 8, "blocks that share a sum finish eight columns each");
 static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines of the result are whole");
 static_assert(tile_columns % step_columns == 0 && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
 

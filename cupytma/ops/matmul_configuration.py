@@ -25,19 +25,31 @@ MULTIPLYING_REGISTERS = {1: 248, 2: 232}
 _REGISTERS = 65536  # of a multiprocessor
 _OTHER_REGISTERS = 40  # that a thread needs beside its sums
 
-# What the model knows of an H100 SXM: cycles a second under load, bytes a second from memory, bytes a cycle into one
-# multiprocessor, bytes a second from L2 (a twentieth of the time shows beside other work), seconds that launches take,
-# and cycles until the first stage is there and the last is written.
-_CLOCK = 1.7e9
-_MEMORY_BYTES = 3.0e12
-_LOAD_BYTES = 40
-_CACHE_BYTES = 5.5e12
-_LAUNCH = 2e-6
-_FILLING = 1500
-# Cycles beside the tensor cores for each element that a thread adds in float32, and that it writes.
-_PROMOTING, _WRITING = 1, 12
-# Reading a matrix of 64 rows from shared memory takes the tensor cores so long, in cycles, however few its columns.
-_LEAST_INSTRUCTION = 32
+# What the model knows of a device, an H200 SXM under load; an H100 has the same but 3.35 of 4.8e12 bytes a second of
+# memory. A plan knows no more of its device than its multiprocessors, so this is all that there is: on an H100 products
+# with few rows take longer than is said here, and the order of the ways to tile them is hardly another.
+_CLOCK = 1.78e9  # cycles a second
+_MEMORY_BYTES = 4.25e12  # a second, from memory
+_CACHE_BYTES = 12.8e12  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 72  # a cycle, into one multiprocessor
+_SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
+_CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
+
+# What it knows of the kernels. All are fitted to times of 130 products on an H200, with _CLOCK and the first three of
+# the bytes above.
+_LAUNCH = 0.73e-6  # seconds that a launch takes after the one before
+_FILLING = 600  # cycles until the first stage is there
+_PREPARED = 0.5  # of filling, and of a shared sum: what is left where loads of weights begin before
+_WRITING = 25  # cycles, for each element of the result that a thread has
+_SHARING, _SENDING = 520, 44  # cycles for each block that shares a sum, and for each element that a thread has of it
+# Cycles of a stage for each element that a thread adds in float32, by how many sums the tensor cores have room for:
+# with one they wait.
+_PROMOTING = {1: 1.32, 2: 0.27}
+_OUTSIDE = 2.7  # cycles of a stage for each row that is loaded from outside of an operand
+_CLUSTER = 0.11  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN_BYTES = 13.3e12  # a second, of weights that more blocks than one load, beside what comes from memory
+_IDLE = 0.19  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.04  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True, order=True)
@@ -93,6 +105,11 @@ class Configuration:
         return (registers - _OTHER_REGISTERS) // (self.row_blocks * self.tile_columns // 2)
 
     @property
+    def stage_sums(self) -> int:
+        """Of those, that are of one stage, where they are added in float32: one is made while another is added."""
+        return min(2, self.sums - 1)
+
+    @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
         return self.cluster_rows * self.cluster_columns * self.split
@@ -103,8 +120,9 @@ class Configuration:
         return (self.tile_rows + self.tile_columns) * SPAN_BYTES
 
     def step_columns(self, result_bytes: int) -> int:
-        """Columns that are laid out in shared memory at a time."""
-        return 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+        """Columns that are laid out in shared memory at a time: as many as a box takes and divide a tile's."""
+        most = 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+        return next(step for step in range(most, 0, -8) if self.tile_columns % step == 0)
 
     def shared_bytes(self, stages: int, result_bytes: int) -> int:
         """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
@@ -122,7 +140,8 @@ class Configuration:
 
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns
-        words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else "cooperative"]
+        together = "one warpgroup" if self.consumers == 1 else "cooperative"
+        words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else together]
         if self.cluster_rows * self.cluster_columns > 1:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
         if self.split > 1:
@@ -134,30 +153,43 @@ class Configuration:
         return ", ".join(words)
 
 
-# Rows of the weights, columns of few rows of a; one cluster adds up a tile.
-_SWAPPED = tuple(
-    Configuration(1, columns, split=split, is_swapped=True)
-    for columns in (8, 16, 32, 64, 128)
-    for split in (1, 2, 4, 8)
-    if columns * split <= 512
+# Ways that were the fastest of some measured product or within 1 % of it, and what is like them.
+_FEW_ROWS = (
+    # The weights' rows, 64 at a time, and as many columns as a has rows. One cluster adds up a tile.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1)
+        for columns in (8, 16, 32, 64, 128)
+        for split in (1, 2)
+    ),
+    # With static_b: the next product's blocks have room beside this one's, and load.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
+        for columns in (8, 16, 32)
+        for split in (4, 8)
+    ),
+    # Many weights: 128 of their rows at a time.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, resident=resident)
+        for columns in (8, 16)
+        for split, resident in ((1, 1), (2, 1), (4, 2))
+    ),
 )
-_LARGE = (
-    Configuration(1, 64),
-    Configuration(1, 128),
-    Configuration(1, 128, 2),
-    Configuration(1, 128, 1, 2),
-    Configuration(2, 128),
-    Configuration(2, 128, 2),
-    Configuration(2, 128, 1, 2),
-    Configuration(1, 256),
-    Configuration(1, 256, 2),
+# Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
+_SOME_ROWS = tuple(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 64), (2, 64), (1, 128)))
+_MANY_ROWS = (
+    # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
+    *(Configuration(1, columns) for columns in (64, 128, 192, 256)),
+    *(Configuration(2, columns) for columns in (64, 128)),
+    # Pairs that load for one another.
+    *(Configuration(1, columns, 2) for columns in (128, 192, 256)),
     Configuration(1, 256, 1, 2),
-    Configuration(1, 128, is_ping_pong=True),
-    Configuration(1, 192, 2, is_ping_pong=True),
-    Configuration(2, 128, 2, is_ping_pong=True),
-    Configuration(2, 128, 1, 2, is_ping_pong=True),
+    Configuration(2, 128, 2),
+    # Several tiles of a short K for each block: one is written while the next is multiplied.
+    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (1, 128), (2, 128))),
+    # With static_b: what is loaded before are rows.
+    Configuration(1, 128, is_swapped=True),
 )
-CONFIGURATIONS = _SWAPPED + _LARGE
+CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
 _LEGAL: dict[str, tuple[int, ...]] = {
     "row_blocks": (1, 2, 4),
     "tile_columns": tuple(range(8, 257, 8)),
@@ -186,8 +218,6 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         return "K is split in swapped, cooperative tiles without other clusters"
     if not c.is_swapped and c.tile_columns * operands.result_bytes % SPAN_BYTES:
         return f"rows of the result's tile are no multiple of {SPAN_BYTES} B"
-    if c.tile_columns % (step := c.step_columns(operands.result_bytes)):
-        return f"{c.tile_columns} columns are no multiple of the {step} that the result leaves in at a time"
     rows, columns = (operands.b, operands.a) if c.is_swapped else (operands.a, operands.b)
     for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
         if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):
@@ -228,31 +258,87 @@ class Cost:
     floor_seconds: float
 
 
-def cost_of(configuration: Configuration, operands: Operands, is_promoted: bool, multiprocessors: int) -> Cost:
-    """What a product costs, by the model."""
-    c, kind = configuration, operands.a.type
+def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool) -> float:
+    """Of one block, alone on a multiprocessor: whatever is the slowest of the tensor cores, shared memory and loads."""
+    kind, instructions = operands.a.type, c.tile_rows // INSTRUCTION_ROWS
+    rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
     row_tiles, column_tiles = tiles_of(c, operands)
-    resident = max(1, multiprocessors // c.cluster)
-    waves = -(-row_tiles * column_tiles // resident) * -(-c.cluster // multiprocessors)
-    blocks = -(-operands.k * kind.bytes // SPAN_BYTES)
-    deep = -(-blocks // c.split)
-    instruction = max(
-        INSTRUCTION_ROWS * c.tile_columns * 32 // kind.bytes // kind.multiply_adds, _LEAST_INSTRUCTION
+    multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
+    # wgmma reads both operands from shared memory, which loads write once.
+    passing = instructions * (INSTRUCTION_ROWS + c.tile_columns) + c.tile_rows + c.tile_columns
+    outside = [
+        max(0.0, extent - whole / max(1, tiles)) / parts
+        for extent, whole, tiles, parts in (
+            (c.tile_rows, rows, row_tiles * c.cluster_rows, c.cluster_columns),
+            (c.tile_columns, columns, column_tiles * c.cluster_columns, c.cluster_rows),
+        )
+    ]
+    cycles = max(
+        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * sum(outside)
     )
-    # Both warpgroups share the tensor cores; with ping-pong one of them has a tile of its own.
-    multiplying = 4 * instruction * c.row_blocks * (1 if c.is_ping_pong else c.consumers)
-    elements = c.row_blocks * c.tile_columns // 2
     if is_promoted:
-        multiplying += elements * _PROMOTING
-    loaded = SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
-    written = elements * _WRITING * (0.25 if c.is_ping_pong else 1) + 2000 * (c.split > 1)
-    tile = deep * max(multiplying, loaded / _LOAD_BYTES) + written
-    flops = 2 * operands.m * operands.n * operands.k
-    size = (operands.m + operands.n) * operands.k * kind.bytes + operands.m * operands.n * operands.result_bytes
-    working = min(1.0, max(1, row_tiles * column_tiles * c.cluster) / multiprocessors)
-    memory = size / (_MEMORY_BYTES * min(1.0, 1.5 * working))
-    traffic = row_tiles * column_tiles * c.cluster_rows * c.cluster_columns * blocks * loaded / _CACHE_BYTES
-    seconds = _LAUNCH + _FILLING / _CLOCK + max(memory, waves * tile / _CLOCK, traffic) + traffic / 20
+        cycles += _PROMOTING[c.stage_sums] * _elements(c)
+    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
+
+
+def _loaded(c: Configuration) -> float:
+    """Bytes that a block loads for a stage, its share of what a cluster shares."""
+    return SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
+
+
+def _elements(c: Configuration) -> int:
+    """Of a tile, that a thread has."""
+    return c.row_blocks * c.tile_columns // 2
+
+
+def cost_of(
+    configuration: Configuration, operands: Operands, is_promoted: bool, multiprocessors: int, is_static: bool = False
+) -> Cost:
+    """What a product costs, by the model, where b is cold in L2.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    operands : Operands
+    is_promoted : bool
+        Each stage's sum is added in float32.
+    multiprocessors : int
+    is_static : bool
+        Loads of b begin before the kernel before this one has ended.
+    """
+    c, o, kind = configuration, operands, operands.a.type
+    row_tiles, column_tiles = tiles_of(c, o)
+    blocks = row_tiles * column_tiles * c.cluster
+    usable = multiprocessors if c.cluster <= 2 else int(multiprocessors * _CLUSTERED)
+    places = max(1, usable * c.resident // c.cluster) * c.cluster
+    waves = -(-blocks // places)
+    # Of the blocks of a wave, on one multiprocessor.
+    neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
+    depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
+    # Weights are loaded first where they are the rows.
+    is_prepared = is_static and c.is_swapped
+    filling = _FILLING * (_PREPARED if is_prepared else 1)
+    writing = _WRITING * _elements(c) / c.split
+    sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
+    last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
+    # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
+    multiplying = waves * -(-depth_blocks // c.split) * neighbours * _stage_cycles(c, o, is_promoted)
+    ending = (waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
+    ending += writing * (1 if c.is_ping_pong else waves)
+    computing = (multiplying + ending) / _CLOCK
+
+    flops = 2 * o.m * o.n * o.k
+    size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
+    idle = waves * places / max(1, blocks) - 1
+    if is_prepared and waves > 1:  # the next product's loads are in their place
+        idle = 0
+    readers = column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows
+    again = o.n * o.k * kind.bytes * max(0, readers - 1) / _AGAIN_BYTES
+    memory = size / _MEMORY_BYTES * (1 + _IDLE * idle) + again
+    traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
+    loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
+    longer, shorter = max(computing, loading), min(computing, loading)
+    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
 
@@ -262,11 +348,13 @@ def possible(operands: Operands, is_promoted: bool, most_bytes: int) -> Iterator
     return (c for c in CONFIGURATIONS if not problem_with(c, operands, is_promoted, most_bytes))
 
 
-def choose(operands: Operands, is_promoted: bool, multiprocessors: int, most_bytes: int) -> Configuration:
+def choose(
+    operands: Operands, is_promoted: bool, multiprocessors: int, most_bytes: int, is_static: bool = False
+) -> Configuration:
     """The cheapest way by the model; of equals the first in the table."""
     return min(
         possible(operands, is_promoted, most_bytes),
-        key=lambda c: cost_of(c, operands, is_promoted, multiprocessors).seconds,
+        key=lambda c: cost_of(c, operands, is_promoted, multiprocessors, is_static).seconds,
     )
 
 

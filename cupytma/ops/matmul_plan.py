@@ -151,7 +151,9 @@ class MatmulPlan:
     @cached_property
     def cost(self) -> Cost:
         """What the model expects."""
-        return cost_of(self.configuration, self.operands, self.is_promoted, self.multiprocessors)
+        return cost_of(
+            self.configuration, self.operands, self.is_promoted, self.multiprocessors, self.is_static
+        )
 
     @cached_property
     def is_stored_by_unit(self) -> bool:
@@ -219,10 +221,11 @@ class MatmulPlan:
         return {
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
             "BIAS_TYPE": o.bias_kind,
-            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STAGES": self.stages,
+            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STEP_COLUMNS": c.step_columns(o.result_bytes),
+            "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
-            "PROMOTE": min(2, c.sums - 1) if self.is_promoted else 0, "STATIC_B": int(self.is_static),
+            "PROMOTE": c.stage_sums if self.is_promoted else 0, "STATIC_B": int(self.is_static),
             "ELEMENT_BYTES": types[0].bytes,
             "ROWS_MN_MAJOR": int(self.rows.is_mn_major), "COLUMNS_MN_MAJOR": int(self.columns.is_mn_major),
             "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),
@@ -259,7 +262,7 @@ def plan_matmul(
     check_target(target)
     is_promoted = not fast_accumulation and operands.a.type.is_narrow
     if configuration is None:
-        chosen = choose(operands, is_promoted, multiprocessors, target.shared_bytes)
+        chosen = choose(operands, is_promoted, multiprocessors, target.shared_bytes, static_b)
     else:
         chosen = check_configuration(configuration, operands, is_promoted, target.shared_bytes)
     return MatmulPlan(operands, chosen, is_promoted, static_b, multiprocessors, target.shared_bytes)

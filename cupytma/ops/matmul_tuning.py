@@ -220,7 +220,7 @@ def candidates(plan: MatmulPlan) -> list[MatmulPlan]:
         Of any configuration.
     """
     costs = {
-        c: cost_of(c, plan.operands, plan.is_promoted, plan.multiprocessors).seconds
+        c: cost_of(c, plan.operands, plan.is_promoted, plan.multiprocessors, plan.is_static).seconds
         for c in possible(plan.operands, plan.is_promoted, plan.most_bytes)
     }
     least = min(costs.values())

@@ -1,4 +1,4 @@
-"""Arrays for matrix products on the host: of any type, aligned, with small whole numbers."""
+"""Arrays for matrix products on the host: of any type, aligned, with small whole numbers; and products without any."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from cupytma.ops.matmul_operands import Operands, check_operands
+from cupytma.tensormap.arrays import ArrayView
 
 TYPES: dict[str, Any] = {
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2, "bfloat16": ml_dtypes.bfloat16,
@@ -40,3 +43,18 @@ def expected(a: np.ndarray, b: np.ndarray, scale_a: Any = None, scale_b: Any = N
     if scale_b is not None:
         found = found * scale_b.reshape(1, -1)
     return found if bias is None else found + bias.astype(np.float64)
+
+
+def judged_of(
+    m: int, n: int, k: int, dtype: str, result: str = "bfloat16", is_row_major: bool = False
+) -> Operands:
+    """A product of arrays of these extents that do not exist; b is the transpose of a row-major one, or row-major."""
+
+    def view(rows: int, columns: int, kind: str, place: int) -> ArrayView:
+        size = np.dtype(TYPES[kind]).itemsize
+        return ArrayView(1 << place, (rows, columns), (size * columns, size), kind, size, 0)
+
+    b = view(k, n, dtype, 44) if is_row_major else view(n, k, dtype, 44)
+    if not is_row_major:
+        b = ArrayView(b.address, b.shape[::-1], b.strides[::-1], dtype, b.itemsize, b.device)
+    return check_operands(view(m, k, dtype, 40), b, view(m, n, result, 48), tf32=True)

@@ -39,6 +39,8 @@ CASES = [
     (5, 139, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, split=2, is_swapped=True, consumers=1, resident=3), {}),
     (20, 200, 2064, "float8_e4m3fn", "float32", False, C(2, 24, split=4, is_swapped=True, consumers=1), {}),
     (300, 200, 1040, "float8_e5m2", "bfloat16", False, C(1, 192), {}),
+    (90, 139, 208, "bfloat16", "bfloat16", False, C(1, 96, is_swapped=True, consumers=1), {}),
+    (45, 72, 208, "float8_e4m3fn", "float32", False, C(1, 40, is_swapped=True, consumers=1), {}),
     (70, 200, 400, "bfloat16", "bfloat16", False, C(1, 64, 2, consumers=1, resident=2), {"static_b": True}),
     (70, 200, 272, "float8_e4m3fn", "bfloat16", False, C(1, 64, consumers=2, resident=2), {}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 4, 2, is_ping_pong=True), {}),

@@ -1,0 +1,129 @@
+"""The model that chooses how a product is tiled, against times measured on a GPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matmul_arrays import judged_of
+
+from cupytma.ops.matmul_configuration import (
+    CONFIGURATIONS,
+    Configuration,
+    Cost,
+    choose,
+    cost_of,
+    possible,
+    problem_with,
+)
+from cupytma.ops.matmul_operands import Operands
+from cupytma.targets import target
+
+MULTIPROCESSORS, MOST_BYTES = 132, target("sm_90a").shared_bytes
+RECORDED = json.loads((Path(__file__).parents[1] / "golden" / "matmul_times.json").read_text())
+WAYS = [Configuration(**dict(zip(RECORDED["fields"], way, strict=True))) for way in RECORDED["configurations"]]
+SLOWER = 1.35  # times the fastest, at the least, of ways whose times are not kept
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured product: its times by the fastest, of the table's ways that were measured."""
+
+    operands: Operands
+    is_promoted: bool
+    is_static: bool
+    is_cold: bool
+    fastest: float
+    slowdowns: dict[Configuration, float]
+
+    def cost(self, configuration: Configuration) -> Cost:
+        return cost_of(configuration, self.operands, self.is_promoted, MULTIPROCESSORS, self.is_static)
+
+    @property
+    def chosen(self) -> Configuration:
+        """Of the ways that were measured."""
+        return min((c for c in CONFIGURATIONS if c in self.slowdowns), key=lambda c: self.cost(c).seconds)
+
+
+def case_of(told: dict[str, Any]) -> Case:
+    operands = judged_of(told["m"], told["n"], told["k"], told["dtype"])
+    fastest = min(told["times"].values())
+    slowdowns = {WAYS[number]: SLOWER for number in told["slower"]}
+    slowdowns |= {WAYS[int(number)]: took / fastest for number, took in told["times"].items()}
+    is_promoted = operands.a.type.is_narrow and not told["fast_accumulation"]
+    return Case(operands, is_promoted, told["static_b"], told["cold"], fastest * 1e-6, slowdowns)
+
+
+CASES = [case_of(told) for told in RECORDED["cases"]]
+
+
+def test_what_the_model_chooses_took_at_most_8_percent_more_than_the_fastest_and_1_percent_in_the_mean() -> None:
+    slowdowns = np.array([case.slowdowns[case.chosen] for case in CASES])
+    weights = [1 + (case.operands.n == case.operands.k == 4096) for case in CASES]
+    assert len(CASES) == 130
+    assert slowdowns.max() <= 1.08
+    assert np.average(slowdowns, weights=weights) <= 1.01
+
+
+def test_the_model_says_what_a_chosen_way_takes_to_a_quarter_and_to_a_tenth_in_the_mean() -> None:
+    cold = [case for case in CASES if case.is_cold]
+    ratios = [case.cost(case.chosen).seconds / (case.fastest * case.slowdowns[case.chosen]) for case in cold]
+    assert min(ratios) >= 0.75
+    assert max(ratios) <= 1.25
+    assert np.abs(np.log(ratios)).mean() <= 0.1
+
+
+def test_the_table_has_a_way_within_1_percent_of_the_fastest_of_every_measured_product() -> None:
+    for case in CASES:
+        assert min(case.slowdowns[c] for c in CONFIGURATIONS if c in case.slowdowns) <= 1.01, case.operands
+
+
+def test_few_of_all_choices_are_ways_that_were_not_measured() -> None:
+    measured = 0
+    for case in CASES:
+        chosen = choose(case.operands, case.is_promoted, MULTIPROCESSORS, MOST_BYTES, case.is_static)
+        if chosen in case.slowdowns:
+            assert chosen == case.chosen
+            measured += 1
+    assert measured >= 0.94 * len(CASES)
+
+
+PRODUCTS = {
+    "m": st.integers(0, 5000), "n": st.integers(0, 5000), "units": st.integers(0, 400),
+    "dtype": st.sampled_from(["float8_e4m3fn", "bfloat16", "float32"]),
+    "result": st.sampled_from(["bfloat16", "float32"]),
+    "multiprocessors": st.sampled_from([1, 2, 3, 7, 78, 114, 132]), "configuration": st.sampled_from(CONFIGURATIONS),
+    "is_promoted": st.booleans(),
+}  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(**PRODUCTS)
+def test_no_product_is_said_to_take_less_than_its_floor_and_weights_loaded_before_never_make_it_longer(
+    m: int, n: int, units: int, dtype: str, result: str, multiprocessors: int, configuration: Configuration,
+    is_promoted: bool,
+) -> None:
+    operands = judged_of(m, n, 16 * units, dtype, result)
+    is_promoted = is_promoted and operands.a.type.is_narrow
+    if problem_with(configuration, operands, is_promoted, MOST_BYTES):
+        return
+    late, early = (
+        cost_of(configuration, operands, is_promoted, multiprocessors, is_static) for is_static in (False, True)
+    )
+    assert early.floor_seconds == late.floor_seconds <= early.seconds <= late.seconds
+    assert (late.waves == 0) == (m * n == 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_row_major"), [("float8_e4m3fn", False), ("bfloat16", False), ("bfloat16", True), ("float32", False)]
+)
+@pytest.mark.parametrize("result", ["bfloat16", "float32"])
+def test_every_product_can_be_made_in_most_ways_of_the_table(dtype: str, is_row_major: bool, result: str) -> None:
+    operands = judged_of(512, 512, 512, dtype, result, is_row_major)
+    assert len(list(possible(operands, operands.a.type.is_narrow, MOST_BYTES))) >= 0.8 * len(CONFIGURATIONS)
