@@ -24,8 +24,8 @@ _OURS = ("cluster_blocks.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
 _TYPES = {"e4m3": 0, "e5m2": 1, "bf16": 2, "f16": 3, "tf32": 4}
 _CALL = """
 extern "C" int host_matmul(
-    void (*before)(), unsigned grid, unsigned threads, const CUtensorMap* maps, const Product* product, unsigned char* out,
-    const float* row_scales, const float* column_scales, const unsigned char* bias)
+    void (*before)(), unsigned grid, unsigned threads, const CUtensorMap* maps, const Product* product,
+    unsigned char* out, const float* row_scales, const float* column_scales, const unsigned char* bias)
 {
     cupytma::work_before = before;
     return host_launch(grid, threads, CLUSTER, [=] {
