@@ -9,8 +9,7 @@
 #pragma once
 #include <matmul_tiles.cuh>
 
-constexpr unsigned all_barrier = 1;                 // of both consumers
-constexpr unsigned group_barrier = all_barrier + 1;  // the first one's; the next is the other's
+constexpr unsigned group_barrier = 1;  // the first consumer's; the next is the other's
 
 // How many factors there are for the rows of D, and for its columns; of what type the bias is.
 enum { no_factor = 0, one_factor = 1, a_factor_each = 2 };

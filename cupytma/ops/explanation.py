@@ -42,7 +42,7 @@ from cupytma.ops.layout import permuted_view
 from cupytma.ops.matmul_choices import as_measured
 from cupytma.ops.matmul_operands import new_result
 from cupytma.ops.matmul_plan import MatmulPlan, plan_matmul
-from cupytma.ops.matrix_product import matmul, plan_for
+from cupytma.ops.matrix_product import matmul, plan_for, views_of
 from cupytma.ops.multicast import multicast_copy, shape_of_copies
 from cupytma.ops.multicast_plan import plan_multicast
 from cupytma.ops.paired import check_apart, check_writable
@@ -288,8 +288,7 @@ def _broadcast(machine: Machine, x: Any, vector: Any, out: Any, axis: Any) -> La
 def _matmul(
     machine: Machine, a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, out: Any, **options: Any
 ) -> Launches:
-    views = tuple(None if array is None else view_of(array) for array in (a, b, out, scale_a, scale_b, bias))
-    first, second, result, *others = views
+    first, second, result, *others = views_of((a, b, out, scale_a, scale_b, bias))
     assert first is not None
     assert second is not None
     if result is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cupytma.errors import ArrayError
 from cupytma.ops.matmul_operands import Operands
 from cupytma.runtime.given import shown
+from cupytma.tensormap.tiling import MAX_BOX
 
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
@@ -201,13 +202,20 @@ _LEGAL: dict[str, tuple[int, ...]] = {
 _MOST_CLUSTER = 8  # blocks of a cluster, on every device
 
 
+def _illegal(configuration: Configuration) -> str:
+    """What no configuration may be."""
+    for name, legal in _LEGAL.items():
+        value = getattr(configuration, name)
+        if type(value) is not type(legal[0]) or value not in legal:
+            return f"{name} = {shown(value)} is none of {', '.join(map(str, legal))}"
+    return ""
+
+
 def problem_with(configuration: Configuration, operands: Operands, is_promoted: bool, most_bytes: int) -> str:
     """Why a product cannot be tiled in a way; empty where it can."""
     c = configuration
-    for name, legal in _LEGAL.items():
-        value = getattr(c, name)
-        if type(value) is not type(legal[0]) or value not in legal:
-            return f"{name} = {shown(value)} is none of {', '.join(map(str, legal))}"
+    if problem := _illegal(c):
+        return problem
     if c.sums < 1 + is_promoted:
         return f"a thread has no registers for {1 + is_promoted} × {c.row_blocks * c.tile_columns // 2} accumulators"
     if c.is_ping_pong and c.consumers == 1:
@@ -222,6 +230,8 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
     for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
         if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):
             return f"{extent} rows of an operand cannot be loaded in {parts} parts"
+        if not matrix.is_mn_major and extent > parts * MAX_BOX:
+            return f"{extent // parts} rows of an operand are more than a box has, {MAX_BOX}"
     if c.stages(operands.result_bytes, most_bytes) < 2:
         return "two stages do not fit into shared memory"
     return ""
@@ -372,6 +382,8 @@ def check_configuration(
         raise ArrayError(
             f"configuration = {shown(configuration)} is no Configuration of cupytma.ops.matmul_configuration"
         )
+    if problem := _illegal(configuration):  # which has no words of its own
+        raise ArrayError(f"configuration: {problem}")
     if problem := problem_with(configuration, operands, is_promoted, most_bytes):
         raise ArrayError(f"this product cannot be made in {configuration}: {problem}")
     return configuration

@@ -7,12 +7,13 @@ from typing import Any
 
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import place_in_words
-from cupytma.ops.layout import share_memory
+from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_types import OPERAND_TYPES, RESULT_TYPES, OperandType, carried_type, type_name
-from cupytma.tensormap.arrays import ArrayView
+from cupytma.tensormap.arrays import ArrayView, view_of
 
 UNIT = 16  # bytes: what addresses and strides of tensor maps are multiples of
-_LARGEST = 2**31 - 1024  # of an extent: coordinates of tiles are 32-bit integers
+# Of an extent: coordinates are 32-bit integers, also in the last cluster's tiles, of 4096 rows or columns at most.
+_LARGEST = 2**31 - 4096
 _LARGEST_STRIDE = 2**40
 
 
@@ -97,6 +98,35 @@ class Operands:
         return self.out.itemsize
 
 
+def named_view(name: str, array: Any) -> ArrayView:
+    """An argument as an array.
+
+    Raises
+    ------
+    ArrayError
+        If it is none; the message begins with its name.
+    """
+    try:
+        return view_of(array)
+    except ArrayError as error:
+        raise ArrayError(f"{name}: {error}") from None
+
+
+def check_on_gpu(**views: ArrayView) -> None:
+    """Refuse arrays in host memory, by name.
+
+    Raises
+    ------
+    ArrayError
+    """
+    for name, view in views.items():
+        if view.device is None:
+            raise ArrayError(
+                f"{name} is in host memory, and products are made on a GPU: move it with cupy.asarray (without a GPU "
+                "matmul.explain tells how it would be made)"
+            )
+
+
 def result_shape(a: ArrayView, b: ArrayView) -> tuple[int, int]:
     """Rows and columns of a product.
 
@@ -160,12 +190,14 @@ def check_operands(
     if out.shape != shape:
         raise ArrayError(f"out has shape {out.shape}, and a {a.shape} times b {b.shape} has shape {shape}")
     _check_out(out)
+    check_address(out, "out")
     named = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "bias": bias}
     for name, view in named.items():
         if view is None:
             continue
         if view.device != out.device:
             raise ArrayError(f"{name} is {place_in_words(view)}, and out {place_in_words(out)}: move one of them")
+        check_address(view, name)
         if view.size and out.size and share_memory(view, out):
             raise ArrayError(f"out overlaps {name} in memory; give it memory of its own")
     return Operands(
@@ -237,7 +269,9 @@ def _check_out(out: ArrayView) -> None:
     reach = out.itemsize
     for stride, extent in steps:
         if out.size and (stride < reach or stride % out.itemsize):
-            raise ArrayError(f"out has strides {out.strides} in bytes, and its elements overlap; give another array")
+            raise ArrayError(
+                f"out has strides {out.strides} in bytes, and its elements overlap or interleave; give another array"
+            )
         reach += stride * (extent - 1)
 
 

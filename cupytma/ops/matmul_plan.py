@@ -84,7 +84,7 @@ class MatmulPlan:
     is_promoted : bool
         Each stage's sum is added in float32.
     is_static : bool
-        Loads of b begin before the kernel before this one has ended.
+        Loads of b begin before the kernels before this one have ended.
     multiprocessors : int
         That it was planned for.
     most_bytes : int

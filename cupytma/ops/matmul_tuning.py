@@ -12,14 +12,13 @@ from math import isfinite
 from typing import Any, Protocol
 
 from cupytma.errors import ArrayError, CompileError, LaunchError
-from cupytma.ops.array_copy import check_devices
 from cupytma.ops.matmul_choices import keep
 from cupytma.ops.matmul_configuration import Configuration, cost_of, possible
-from cupytma.ops.matmul_operands import new_result
+from cupytma.ops.matmul_operands import check_on_gpu, new_result
 from cupytma.ops.matmul_plan import MatmulPlan, Measured, plan_matmul
 from cupytma.ops.matmul_timing import ProductTimer
 from cupytma.ops.matmul_types import type_name
-from cupytma.ops.matrix_product import forget_prepared, plan_for, prepared_for
+from cupytma.ops.matrix_product import forget_prepared, plan_for, prepared_for, views_of
 from cupytma.runtime import cache
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy, device_name
@@ -27,7 +26,6 @@ from cupytma.runtime.given import shown
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.streams import current_stream, handle_of, is_capturing, wait_for
 from cupytma.sticky import STICKY_ERRORS, code_of
-from cupytma.tensormap.arrays import view_of
 
 FEW_ROWS = 128  # up to which weights are cold by default
 _MOST_COST = 3.0  # times the cheapest by the model
@@ -161,10 +159,13 @@ def autotune(
     ))  # fmt: skip
     options = *named, tf32, fast_accumulation, static_b
     arrays = tuple(array for array in (a, b, out, scale_a, scale_b, bias) if array is not None)
-    first, second = view_of(a), view_of(b)
-    result = new_result(first, second, named[1], named[0], _SOMEWHERE) if out is None else view_of(out)
-    views = first, second, result, *(None if v is None else view_of(v) for v in (scale_a, scale_b, bias))
-    check_devices(first, result)
+    first, second, result, *others = views_of((a, b, out, scale_a, scale_b, bias))
+    assert first is not None
+    assert second is not None
+    if result is None:
+        result = new_result(first, second, named[1], named[0], _SOMEWHERE)
+    views = first, second, result, *others
+    check_on_gpu(a=first, out=result)
     device = int(result.device or 0)
     with module.cuda.Device(device):
         target = current_target()
@@ -300,15 +301,16 @@ def _built(
 ) -> list[MatmulPlan]:
     """The plans whose kernels were compiled, several at a time: NVRTC lets other threads run."""
     workers = max(1, min(len(plans), _MOST_THREADS, os.cpu_count() or 1))
-    with ThreadPoolExecutor(workers) as pool:
-        running = [(plan, pool.submit(timer.build, plan)) for plan in plans]
-    ready = []
-    for plan, found in running:
-        error = found.exception()
-        if isinstance(error, CompileError):
-            failures[plan.configuration] = error
-        elif error is not None:
-            raise error
-        else:
-            ready.append(plan)
+    pool, ready = ThreadPoolExecutor(workers), []
+    try:
+        for plan, found in [(plan, pool.submit(timer.build, plan)) for plan in plans]:
+            error = found.exception()
+            if isinstance(error, CompileError):
+                failures[plan.configuration] = error
+            elif error is not None:
+                raise error
+            else:
+                ready.append(plan)
+    finally:  # also when the user has had enough: only what is being compiled is waited for
+        pool.shutdown(cancel_futures=True)
     return ready

@@ -68,15 +68,14 @@ def type_name(argument: str, dtype: object) -> str:
     """
     if isinstance(dtype, str):
         return dtype
-    text = str(dtype)
-    if text.startswith("torch."):
-        return text.removeprefix("torch.")
+    if type(dtype).__module__ == "torch":
+        return str(dtype).removeprefix("torch.")
     try:
         import numpy as np
 
         if dtype is not None:
             return np.dtype(dtype).name  # type: ignore[call-overload, no-any-return]
-    except TypeError:
+    except Exception:  # numpy's own are of several classes, and objects may raise anything
         pass
     raise ArrayError(f"{argument} = {shown(dtype)} is no dtype: give its name, such as 'bfloat16'")
 
@@ -108,8 +107,8 @@ def carried_type(argument: str, dtype: str, named: object, types: object) -> str
     if name != dtype:
         size = 4 if name == "float32" else OPERAND_TYPES[name].bytes
         if _BITS.get(dtype) != size:
+            bits = {1: ", or of uint8 with its bits", 2: ", or of uint16 with its bits"}.get(size, "")
             raise ArrayError(
-                f"{argument} has dtype {dtype}, and {argument}_dtype says {name}: give an array of {name}, or of "
-                f"{'uint8' if size == 1 else 'uint16'} with its bits"
+                f"{argument} has dtype {dtype}, and {argument}_dtype says {name}: give an array of {name}{bits}"
             )
     return name

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, empty
+from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import templates
 from cupytma.ops.layout import share_memory
 from cupytma.ops.matmul_choices import as_measured
-from cupytma.ops.matmul_operands import check_operands, result_shape, result_type
+from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
@@ -26,7 +26,7 @@ from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan, Template
 from cupytma.runtime.streams import current_stream, handle_of, wait_for
-from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.tensormap.arrays import ArrayView
 
 if TYPE_CHECKING:
     from cupytma.ops.explanation import Explanation
@@ -76,8 +76,10 @@ def matmul(
         The tensor cores add products of float8 with fewer bits than float32 has. By default the sum of each 128 along K
         is added in float32; with this, all is left to them.
     static_b : bool
-        The caller's word that work launched just before does not write `b`: its loads then need not wait for that
-        work's end (programmatic dependent launch).
+        The caller's word that no work that has not ended writes `b`: its loads then wait for nothing (programmatic
+        dependent launch). That work is the kernel launched just before on the stream, and where that is a product too,
+        also what comes before it: products that follow one another begin while several of them still run. Weights are
+        safe that were written before a kernel launched the ordinary way, a copy or a synchronisation.
     configuration : cupytma.ops.matmul_configuration.Configuration, optional
         How to tile it. Default: what ``matmul.autotune`` measured for products like this on GPUs like this; else what
         a model of the GPU finds cheapest.
@@ -100,7 +102,8 @@ def matmul(
 
     Notes
     -----
-    Sums are made in float32, in an order that depends on the configuration alone: the same call gives the same bits.
+    Sums are made in float32, in an order that depends on the configuration alone: the same call gives the same bits,
+    until ``matmul.autotune`` has found another configuration for it; with ``configuration`` given, always.
     NaN and infinity propagate as in IEEE arithmetic. A result too large for float16 becomes infinite. With K = 0 the
     result is the bias, or zero. ``matmul.explain`` tells how a product is carried out.
 
@@ -111,8 +114,10 @@ def matmul(
     """
     cupy()
     if out is None:
-        shape = result_shape(view_of(a), view_of(b))
-        out = _new_result(a, shape, result_type(view_of(a), a_dtype, None, out_dtype), stream)
+        first = named_view("a", a)
+        shape = result_shape(first, named_view("b", b))
+        check_on_gpu(a=first)
+        out = _new_result(a, shape, result_type(first, a_dtype, None, out_dtype), stream)
     named = (None if given is None else type_name(name, given) for name, given in zip(
         ("out_dtype", "a_dtype", "b_dtype"), (out_dtype, a_dtype, b_dtype), strict=True
     ))  # fmt: skip
@@ -210,7 +215,7 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         _multiply_any(options, arrays, stream)
         return
     if prepared is None:
-        prepared = _prepare(options, _views(arrays))
+        prepared = _prepare(options, views_of(arrays))
         _prepared.keep(key, prepared)
     prepared(way.handle(place), tuple([one[0] for one in described]))
 
@@ -218,12 +223,22 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
 _ABSENT = (0, None)
 
 
-def _views(arrays: tuple[Any, ...]) -> tuple[ArrayView | None, ...]:
-    return tuple(None if array is None else view_of(array) for array in arrays)
+def views_of(arrays: Sequence[Any]) -> tuple[ArrayView | None, ...]:
+    """Of a product's arrays, in the order of `plan_for`; None for those that are not given.
+
+    Raises
+    ------
+    ArrayError
+        If one is no array, or there is no ``a`` or ``b``.
+    """
+    return tuple(
+        None if array is None and name not in ("a", "b") else named_view(name, array)
+        for name, array in zip(_ORDER, arrays, strict=True)
+    )
 
 
 def _multiply_any(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
-    views = _views(arrays)
+    views = views_of(arrays)
     prepared = _prepare(options, views)
     given = [array for array in arrays if array is not None]
     assert views[2] is not None
@@ -244,7 +259,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     assert a is not None
     assert b is not None
     assert out is not None
-    check_devices(a, out)
+    check_on_gpu(a=a, out=out)
     device = int(out.device or 0)
     try:
         key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)

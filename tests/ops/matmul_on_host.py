@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ _OURS = ("cluster_blocks.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
 _TYPES = {"e4m3": 0, "e5m2": 1, "bf16": 2, "f16": 3, "tf32": 4}
 _CALL = """
 extern "C" int host_matmul(
-    unsigned grid, unsigned threads, const CUtensorMap* maps, const Product* product, unsigned char* out,
-    const float* row_scales, const float* column_scales, const unsigned char* bias)
+    void (*before)(), unsigned grid, unsigned threads, const CUtensorMap* maps, const Product* product,
+    unsigned char* out, const float* row_scales, const float* column_scales, const unsigned char* bias)
 {
+    cupytma::work_before = before;
     return host_launch(grid, threads, CLUSTER, [=] {
         matmul(maps[0], maps[1], maps[2], *product, out, row_scales, column_scales, bias);
     });
@@ -44,9 +46,18 @@ def plan_on_host(
 
 
 def multiply_on_host(
-    folder: Path, a: Any, b: Any, out: Any, scale_a: Any = None, scale_b: Any = None, bias: Any = None, **how: Any
+    folder: Path, a: Any, b: Any, out: Any, scale_a: Any = None, scale_b: Any = None, bias: Any = None, *,
+    before: Callable[[], None] | None = None, edit: tuple[str, str] = ("", ""), **how: Any,
 ) -> MatmulPlan:
-    """Run the kernel on numpy arrays, as its launch would be; returns the plan."""
+    """Run the kernel on numpy arrays, as its launch would be; returns the plan.
+
+    Parameters
+    ----------
+    before : callable
+        What the kernel before this one does, which may still run when this one begins.
+    edit : tuple of str
+        A part of the kernel's source, and what stands there instead.
+    """
     plan = plan_on_host(a, b, out, scale_a, scale_b, bias, **how)
     cluster = plan.configuration.cluster
     grid = plan.size.most
@@ -60,12 +71,13 @@ def multiply_on_host(
     for number, found in enumerate(plan.maps()):
         maps[128 * number : 128 * (number + 1)] = np.frombuffer(_packed(found), np.uint8)
     product = np.array(plan.argument())
-    wrong = _library(plan, folder).host_matmul(
-        grid, plan.size.threads, ctypes.c_void_p(maps.ctypes.data), ctypes.c_void_p(product.ctypes.data),
+    work = ctypes.CFUNCTYPE(None)(before or (lambda: None))
+    wrong = _library(plan, folder, edit).host_matmul(
+        work, grid, plan.size.threads, ctypes.c_void_p(maps.ctypes.data), ctypes.c_void_p(product.ctypes.data),
         ctypes.c_void_p(view_of(out).address), *scales,
         None if bias is None else ctypes.c_void_p(bias.ctypes.data),
     )  # fmt: skip
-    assert wrong == 0
+    assert wrong == 0, f"{wrong} mistakes"
     return plan
 
 
@@ -78,17 +90,18 @@ def _packed(tensor_map: Any) -> bytes:
     return words.tobytes()
 
 
-def _library(plan: MatmulPlan, folder: Path) -> Any:
+def _library(plan: MatmulPlan, folder: Path, edit: tuple[str, str]) -> Any:
     defines = plan.defines()
     defines["MULTIPLY"] = "host_multiply"
     defines["HOST_ROWS_TYPE"] = _TYPES[plan.rows.type.wgmma]
     defines["HOST_COLUMNS_TYPE"] = _TYPES[plan.columns.type.wgmma]
-    key = hashlib.sha256(repr(sorted(defines.items())).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr((edit, sorted(defines.items()))).encode()).hexdigest()[:16]
     library = folder / f"{key}.so"
     if not library.exists():
         for name in _OURS:
-            (folder / name).write_text(source(name))
-        text = source("matmul.cu").replace(
+            (folder / name).write_text(source(name).replace(*edit) if edit[0] else source(name))
+        assert edit[0] in "".join(map(source, ("matmul.cu", *_OURS)))
+        text = (source("matmul.cu").replace(*edit) if edit[0] else source("matmul.cu")).replace(
             "extern __shared__ unsigned char dynamic_shared[];", "unsigned char* dynamic_shared = host_shared();"
         )
         file = folder / f"{key}.cpp"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from matmul_arrays import judged_of
 
 import cupytma as tma
 from cupytma.errors import ArrayError, NoDeviceError, TargetError
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with, tiles_of
+from cupytma.ops.matmul_configuration import _LEGAL, CONFIGURATIONS, Configuration, problem_with, tiles_of
 from cupytma.ops.matmul_operands import Operands, check_operands
 from cupytma.ops.matmul_plan import plan_matmul
 from cupytma.runtime.device import has_tma_device
@@ -81,6 +82,13 @@ A, B, OUT = view((64, 128)), transposed(96, 128), out_of(64, 96)
         ({"bias": view((96,), "float16", address=1 << 50)}, "bias has dtype float16; it must be float32 or bfloat16"),
         ({"a_dtype": "bfloat16"}, "a has dtype float8_e4m3fn, and a_dtype says bfloat16"),
         ({"a_dtype": 3.5}, r"a_dtype = 3\.5 is no dtype"),
+        ({"a_dtype": {"names": ["x"], "formats": []}}, "a_dtype = {.*} is no dtype"),
+        ({"a_dtype": ("f4", -1)}, r"a_dtype = \('f4', -1\) is no dtype"),
+        ({"a": view((64, 128), "uint32"), "a_dtype": "float32"}, "give an array of float32$"),
+        ({"a": view((64, 128), address=0)}, "a has 8192 elements at a null address"),
+        ({"out": out_of(64, 96, address=0)}, "out has 6144 elements at a null address"),
+        ({"bias": view((96,), "float32", address=0)}, "bias has 96 elements at a null address"),
+        ({"a": view((2**31 - 4095, 16)), "out": out_of(2**31 - 4095, 96)}, "2147479552 is the largest extent"),
         ({"out_dtype": "float16"}, "out has dtype bfloat16, and out_dtype says float16"),
         ({"a": view((2**31, 16)), "out": out_of(2**31, 96)}, "largest extent"),
     ],
@@ -124,11 +132,11 @@ def test_other_architectures_are_told_that_the_kernels_are_hoppers(name: str) ->
 
 
 def test_every_configuration_fits_some_product() -> None:
-    products = [judged(512, 512, 512, dtype, "bfloat16") for dtype in ("float8_e4m3fn", "bfloat16")]
+    several = [judged(512, 512, 512, dtype, "bfloat16") for dtype in ("float8_e4m3fn", "bfloat16")]
     for configuration in CONFIGURATIONS:
         fitting = [
             plan_matmul(product, HOPPER, 132, configuration=configuration, fast_accumulation=True)
-            for product in products
+            for product in several
             if not problem_with(configuration, product, False, HOPPER.shared_bytes)
         ]
         assert fitting, configuration
@@ -141,7 +149,11 @@ def test_every_configuration_fits_some_product() -> None:
 @pytest.mark.parametrize(
     ("configuration", "words"),
     [
-        (Configuration(2, 256), "no registers for 1 × 256 accumulators"),
+        (Configuration(2, 256), "a thread has no registers for 1 × 256 accumulators"),
+        (Configuration(4, 64), "512 rows of an operand are more than a box has, 256"),
+        (Configuration(None), "configuration: row_blocks = None is none of 1, 2, 4"),  # type: ignore[arg-type]
+        (Configuration(1, [128]), r"tile_columns = \[128\] is none"),  # type: ignore[arg-type]
+        (Configuration(consumers=0), "consumers = 0 is none of 1, 2"),
         (Configuration(1, 20), "tile_columns = 20 is none of"),
         (Configuration(1, 128.0), r"tile_columns = 128\.0 is none"),  # type: ignore[arg-type]
         (Configuration(1, 64, split=2), "K is split in swapped"),
@@ -155,6 +167,72 @@ def test_every_configuration_fits_some_product() -> None:
 def test_a_configuration_that_cannot_be_is_refused(configuration: Any, words: str) -> None:
     with pytest.raises(ArrayError, match=words):
         plan_matmul(judged(dtype="bfloat16"), HOPPER, 132, configuration=configuration)
+
+
+def every_product() -> list[Operands]:
+    """Of each type and layout that the kernel has, large enough for any tile."""
+    dtypes, results = ("float8_e4m3fn", "bfloat16", "float32"), ("bfloat16", "float32")
+    found = [judged(700, 904, 256, dtype, out) for dtype in dtypes for out in results]
+    a, row_major = view((700, 128), "bfloat16"), view((128, 904), "bfloat16", address=1 << 44)
+    return [*found, *(check_operands(a, row_major, out_of(700, 904, out)) for out in results)]
+
+
+def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kernel_want_them() -> None:
+    """What matmul_tiles.cuh asserts, and what tensor maps and launches allow, for all 98,304 ways."""
+    ways, products, found = [Configuration(*values) for values in product(*_LEGAL.values())], every_product(), 0
+    for operands in products:
+        for c in ways:
+            if problem_with(c, operands, False, HOPPER.shared_bytes):
+                continue
+            found += 1
+            plan = plan_matmul(operands, HOPPER, 132, configuration=c, fast_accumulation=True)
+            step, size = c.step_columns(operands.result_bytes), operands.result_bytes
+            for matrix, extent, parts in (
+                (plan.rows, c.tile_rows, c.cluster_columns), (plan.columns, c.tile_columns, c.cluster_rows),
+            ):  # fmt: skip
+                share = extent // parts
+                assert share * parts == extent, c
+                assert share % (64 if matrix.is_mn_major else 8) == 0, c
+                assert matrix.is_mn_major or share <= 256, c
+            assert c.tile_columns % step == 0, c
+            assert 64 * step * size % 1024 == 0, c
+            assert c.is_swapped or (c.split == 1 and step * size == 128), c
+            assert c.consumers == 2 or not c.is_ping_pong, c
+            assert c.split == 1 or c.cluster == c.split, c
+            assert c.cluster <= 8, c
+            assert plan.stages >= 2, c
+            assert plan.size.shared_bytes <= HOPPER.shared_bytes, c
+            assert c.resident == 1 or (plan.size.shared_bytes + 1024) * c.resident <= HOPPER.shared_bytes + 1024, c
+            assert c.threads * c.resident <= 2048, c
+            assert c.stage_bytes < 2**20, c  # what an mbarrier counts
+    assert found > 10_000
+
+
+def test_what_is_possible_has_tensor_maps() -> None:
+    for operands in every_product():
+        for number, values in enumerate(product(*_LEGAL.values())):
+            c = Configuration(*values)
+            if number % 7 == 0 and not problem_with(c, operands, False, HOPPER.shared_bytes):
+                plan_matmul(operands, HOPPER, 132, configuration=c, fast_accumulation=True).maps()
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_coordinates_of_the_last_tiles_fit_into_32_bits(swapped: bool) -> None:
+    most = 2**31 - 4096
+    ways = [Configuration(1, 192, 1, 8, is_swapped=swapped), Configuration(4, 64, 8, is_swapped=swapped),
+            Configuration(1, 64, 8, is_swapped=swapped), Configuration(2, 128, 2, 4, is_swapped=swapped),
+            Configuration(1, 256, 1, 8, is_swapped=swapped)]  # fmt: skip
+    for m, n in ((most, 8), (8, most)):
+        operands = judged(m, n, 16, "bfloat16")
+        for c in ways:
+            if problem_with(c, operands, False, HOPPER.shared_bytes):
+                continue
+            plan = plan_matmul(operands, HOPPER, 132, configuration=c)
+            row, column = plan.tile(plan.tiles - 1, c.cluster - 1)
+            assert row + c.tile_rows <= 2**31, c
+            assert column + c.tile_columns <= 2**31, c
+            assert plan.size.most < 2**31, c
+            assert plan.band * int(plan.argument()["column_tiles"]) < 2**32, c  # as the kernel multiplies them
 
 
 @settings(max_examples=40, deadline=None)
@@ -232,7 +310,11 @@ def test_what_is_told_of_a_product() -> None:
         ({"static_b": np.ones(2)}, "static_b = array.*True or False"),
         ({"fast_accumulation": None}, "fast_accumulation = None"),
         ({"configuration": [1]}, r"configuration = \[1\] is no Configuration"),
-        ({"scale_a": 2.0}, "float is no array"),
+        ({"scale_a": 2.0}, "^scale_a: .*float is no array"),
+        ({"a": None}, "^a: .*NoneType is no array"),
+        ({"b": "weights"}, "^b: .*str is no array"),
+        ({"out": 3}, "^out: .*int is no array"),
+        ({"bias": [1.0]}, "^bias: .*list is no array"),
         ({"out_dtype": "int8"}, "out_dtype = 'int8'; a result can be of"),
         ({"b_dtype": np.float16}, "b has dtype float8_e4m3fn, and b_dtype says float16"),
         ({"bais": 1}, "bais"),
@@ -240,7 +322,9 @@ def test_what_is_told_of_a_product() -> None:
 )
 def test_options_that_are_none_are_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArrayError, match=words):
-        tma.matmul.explain(view((16, 64), device=None), transposed(32, 64, device=None), **options)
+        tma.matmul.explain(
+            **{"a": view((16, 64), device=None), "b": transposed(32, 64, device=None), **options}
+        )
 
 
 @pytest.mark.skipif(has_tma_device(), reason="there is a GPU")

@@ -235,6 +235,46 @@ def test_products_that_read_one_anothers_results_wait_for_them(static_b: bool) -
             assert torch.equal(captured, want)
 
 
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_product_waits_for_all_before_it_not_for_the_last_alone(is_captured: bool) -> None:
+    """Three overlap: the third reads what the first wrote by ordinary stores, and the fourth writes what it reads."""
+    torch = pytest.importorskip("torch")
+    a = torch.randint(-2, 3, (512, 4096), device="cuda").to(torch.bfloat16)
+    b = torch.randint(-2, 3, (1024, 4096), device="cuda").to(torch.bfloat16)
+    small = torch.eye(64, device="cuda").to(torch.bfloat16)
+    turns = [torch.eye(512, device="cuda")[torch.randperm(512, device="cuda")].to(torch.bfloat16) for _ in range(2)]
+    written = torch.zeros(1024, 512, device="cuda", dtype=torch.bfloat16)
+    results = [torch.zeros(1024, 512, device="cuda", dtype=torch.float32) for _ in turns]
+    other = torch.empty(64, 64, device="cuda", dtype=torch.bfloat16)
+    want = (a.float() @ b.float().T).to(torch.bfloat16)
+
+    def chain() -> None:
+        for turn, result in zip(turns, results, strict=True):
+            tma.matmul(a, b.T, out=written.T)  # along columns: no tensor map can write it
+            tma.matmul(small, small.T, out=other)
+            tma.matmul(written, turn.T, out=result, static_b=True)
+            tma.matmul(small, small.T, out=written[:64, :64], static_b=True)  # which the one before may still read
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        chain()
+        stream.synchronize()
+        run = chain
+        if is_captured:
+            with torch.cuda.graph(graph, stream=stream):
+                chain()
+            run = graph.replay
+        for _ in range(20):
+            written.zero_()
+            run()
+            stream.synchronize()
+            for turn, result in zip(turns, results, strict=True):
+                assert torch.equal(result, want.T.float() @ turn.float().T)
+            assert torch.equal(written[:64, :64], small)
+            assert torch.equal(written[64:], want.T[64:])
+
+
 def test_arrays_of_torch_and_cupy_and_streams() -> None:
     import cupy
 

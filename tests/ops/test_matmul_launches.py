@@ -137,6 +137,29 @@ def test_a_result_over_an_operand_is_refused_each_time(cuda) -> None:
     assert len(cuda.launches) == 2
 
 
+def test_arrays_that_are_none_or_elsewhere_are_named(cuda) -> None:
+    a, b, out = Array(HALF, (64, 256)), transposed(OTHER, 384, 256), Array(THIRD, (64, 384))
+    on_host = np.zeros((64, 256), np.float16), np.zeros((384, 256), np.float16).T, np.zeros((64, 384), np.float16)
+    for arrays, words in (
+        ((on_host[0], b, None), "^a is in host memory"),
+        ((*on_host[:2], None), "^a is in host memory"),
+        (on_host, "^a is in host memory"),
+        ((a, on_host[1], out), "^b is in host memory, and out on device 0"),
+        ((a, b, on_host[2]), "^out is in host memory"),
+        ((None, b, out), "^a: .*NoneType is no array"),
+        ((a, None, out), "^b: .*NoneType is no array"),
+        ((a, b, [1.0]), "^out: .*list is no array"),
+    ):
+        with pytest.raises(ArrayError, match=words):
+            tma.matmul(*arrays[:2], out=arrays[2])
+    for name in ("scale_a", "scale_b", "bias"):
+        with pytest.raises(ArrayError, match=f"^{name}: .*float is no array"):
+            tma.matmul(a, b, out=out, **{name: 2.0})
+        with pytest.raises(ArrayError, match=f"^{name} is in host memory, and out on device 0"):
+            tma.matmul(a, b, out=out, **{name: np.ones(1, np.float32)})
+    assert not cuda.launches
+
+
 def test_blackwell_is_told_that_the_kernels_are_hoppers(cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_product, "current_target", lambda: target("sm_100a"))
     with pytest.raises(TargetError, match="sm_100a has no wgmma"):

@@ -96,3 +96,110 @@ def test_nan_and_infinity_reach_the_elements_that_they_are_part_of(folder: Path)
         want = expected(a, b)
     np.testing.assert_array_equal(np.isnan(out), np.isnan(want))
     np.testing.assert_array_equal(np.isinf(out), np.isinf(want))
+
+
+class WorkBefore:
+    """Operands that the kernel before this one writes, which ends when it is waited for, and so does its result."""
+
+    def __init__(self, m: int, n: int, k: int, dtype: str, is_row_major: bool, static_b: bool) -> None:
+        self.a, self.b = operands(m, n, k, dtype, is_row_major)
+        rng = np.random.default_rng(2)
+        self.scales = [rng.choice([0.5, 1, 2], length).astype(np.float32) for length in (m, n)]
+        self.bias = rng.integers(-3, 4, n).astype(np.float32)
+        self.out = matrix(m, n, "float32")
+        self.out[...] = 5
+        self.want = expected(self.a, self.b, *self.scales, self.bias)
+        written = [self.a, *self.scales, self.bias, *([] if static_b else [self.b])]
+        self.written = [(array, array.copy()) for array in written]
+        for array in written:
+            array[...] = 3
+        self.was_written_early = False
+
+    def __call__(self) -> None:
+        self.was_written_early = bool((self.out != 5).any())
+        for array, copy in self.written:
+            array[...] = copy
+        self.out[...] = 7
+
+
+BEFORE = [
+    (70, 136, 272, "float8_e4m3fn", False, C(1, 64), False),
+    (70, 136, 272, "float8_e4m3fn", False, C(1, 64), True),
+    (70, 136, 144, "bfloat16", True, C(1, 128, 1, 2, is_ping_pong=True), True),
+    (70, 133, 144, "bfloat16", True, C(1, 64, 2, is_swapped=True), True),
+    (9, 133, 528, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True, consumers=1, resident=2), True),
+    (9, 136, 528, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True), False),
+    (70, 136, 0, "bfloat16", False, C(1, 64), True),
+    (9, 136, 0, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True), True),
+    (9, 136, 0, "bfloat16", False, C(1, 16, 2, is_swapped=True, is_ping_pong=True), False),
+]
+
+
+@pytest.mark.parametrize("case", BEFORE, ids=lambda case: f"{case[0]}x{case[1]}x{case[2]}-{case[5]}-{case[6]}")
+def test_nothing_but_a_static_b_is_touched_before_the_kernel_before_has_ended(case, folder: Path) -> None:
+    *shape, configuration, static_b = case
+    work = WorkBefore(*shape, static_b)
+    given = work.a, work.b, work.out, *work.scales, work.bias
+    multiply_on_host(folder, *given, configuration=configuration, static_b=static_b, before=work)
+    assert not work.was_written_early
+    np.testing.assert_array_equal(work.out, work.want)
+
+
+def test_a_static_b_is_read_before_the_kernel_before_has_ended(folder: Path) -> None:
+    work = WorkBefore(70, 64, 272, "float8_e4m3fn", False, True)
+
+    def before() -> None:
+        work()
+        work.b[...] = 0  # too late: the one tile's stages are loaded
+
+    given = work.a, work.b, work.out, *work.scales, work.bias
+    multiply_on_host(folder, *given, configuration=C(1, 64), static_b=True, before=before)
+    np.testing.assert_array_equal(work.out, work.want)
+
+
+# What the kernel waits for, and the configuration, K and type that show it.
+WAITS = {
+    "loads wait for the kernel before": (
+        "    cupytma::griddepcontrol_wait();\n#pragma unroll 1", "#pragma unroll 1", C(1, 64), 272, "float8_e4m3fn",
+    ),
+    "the result waits for the kernel before": (
+        "        cupytma::griddepcontrol_wait();  // before scales", "  //", C(1, 64), 0, "bfloat16",
+    ),
+    "stages are given back when they have been read": (
+        "        cupytma::wgmma_wait_group<1>();  // all but", "  //", C(1, 64), 2064, "bfloat16",
+    ),
+    "sums are added when they have been made": (
+        "                    cupytma::wgmma_wait_group<1>();\n", "", C(1, 64), 2064, "float8_e4m3fn",
+    ),
+    "the last sums are written when they have been made": (
+        "    cupytma::wgmma_wait_group<0>();\n    hold_all(sum);", "", C(1, 64), 272, "bfloat16",
+    ),
+    "a buffer is filled again when the store has read it": (
+        "cupytma::bulk_wait_group_read<buffers - 1>();", "", C(1, 128), 272, "bfloat16",
+    ),
+    "a block ends when its stores have read": (
+        "cupytma::bulk_wait_group_read<0>();", "", C(1, 64), 272, "bfloat16",
+    ),
+    "parts are sent when the others are there": (
+        "    cupytma::barrier_cluster_wait();  // the others have", "  //", C(1, 64, split=2, is_swapped=True), 272,
+        "bfloat16",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_every_wait_of_the_kernel_is_needed(name: str, folder: Path) -> None:
+    there, instead, configuration, k, dtype = WAITS[name]
+
+    def run(edit: tuple[str, str]) -> None:
+        work = WorkBefore(200, 136, k, dtype, False, False)
+        multiply_on_host(
+            folder, work.a, work.b, work.out, *work.scales, work.bias, configuration=configuration, before=work,
+            edit=edit,
+        )
+        assert not work.was_written_early
+        np.testing.assert_array_equal(work.out, work.want)
+
+    run(("", ""))
+    with pytest.raises(AssertionError):
+        run((there, instead))

@@ -97,6 +97,28 @@ def several(count: int) -> list[MatmulPlan]:
     return found
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_is_not_compiled_yet_is_given_up_when_tuning_ends_early(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    plans, built, never = several(6), [], threading.Event()
+
+    class Interrupted(FakeTimer):
+        def build(self, plan: MatmulPlan) -> None:
+            built.append(plan)
+            if len(built) == 2:
+                raise error
+            if len(built) > 2:
+                never.wait(0.2)  # so that not all are built before the first thread looks
+
+    timer = Interrupted(dict.fromkeys((plan.configuration for plan in plans), 1.0))
+    with pytest.raises(error):
+        measure(plans, timer, 1e9, timer.clock)
+    assert len(built) < len(plans)
+    assert not timer.checked
+
+
 def test_the_fastest_by_the_median_comes_first_and_the_slow_are_measured_less() -> None:
     plans = several(5)
     seconds = dict(zip([plan.configuration for plan in plans], (1.1, 1.0, 3.0, 1.15, 2.0), strict=True))
@@ -243,6 +265,16 @@ def test_damaged_and_illegal_notes_are_as_none(folder: Path) -> None:
         assert matmul_choices.as_measured(plan, 0) is plan, content[:80]
     note.write_bytes(json.dumps(told).encode())
     assert matmul_choices.as_measured(plan, 0) is not plan
+
+
+@pytest.mark.parametrize("configuration", [Configuration(4, 64, is_swapped=True), Configuration(1, 8, is_swapped=True)])
+def test_a_note_of_any_configuration_is_launched_or_ignored(folder: Path, configuration: Configuration) -> None:
+    """Notes are files that others may write: what is believed has tensor maps."""
+    plan = planned()
+    matmul_choices.keep(replace(tuned(plan), configuration=configuration))
+    found = matmul_choices.as_measured(plan, 0)
+    assert (found is plan) == (configuration.tile_rows > 256)
+    found.maps()
 
 
 @pytest.mark.parametrize("kind", ["off", "no room", "read-only"])
@@ -404,13 +436,15 @@ def test_what_was_measured_is_told_of_a_product_and_taken_for_it(
         ({"budget": "1"}, "budget = '1'"),
         ({"tf32": 3}, "tf32 = 3"),
         ({"out_dtype": "int8"}, "out_dtype = 'int8'"),
-        ({"scale_a": 2.0}, "float is no array"),
+        ({"scale_a": 2.0}, "^scale_a: .*float is no array"),
+        ({"a": None}, "^a: .*NoneType is no array"),
+        ({"out": "there"}, "^out: .*str is no array"),
     ],
 )
 def test_options_that_are_none_are_named(gpu: HostGpu, options: dict[str, Any], words: str) -> None:
     a, b, _, _ = on_host()
     with pytest.raises(ArrayError, match=words):
-        tma.matmul.autotune(a, b, **options)
+        tma.matmul.autotune(**{"a": a, "b": b, **options})
     assert not gpu.launched
 
 

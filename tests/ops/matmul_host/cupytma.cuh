@@ -1,5 +1,7 @@
 // What the matrix product's kernel needs of CUDA and of the generated header, on the host: a thread for each thread,
-// the blocks of a cluster at the same time, copies and products that are made at once.
+// and the blocks of a cluster at the same time. Loads are made at once, when they can do most harm to what is still
+// read; products and stores as late as can be, when the kernel waits for them; and the kernel before this one, which
+// may run beside it, does its work when it is waited for.
 //
 // wgmma finds elements as the PTX ISA says of canonical layouts under the 128B swizzle: K-major, groups of eight rows
 // stride_byte_offset apart; MN-major, groups of 64 elements leading_byte_offset apart, of eight lines along K
@@ -11,6 +13,8 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,17 +51,24 @@ void wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& 
 
 class ThreadBarrier {
 public:
-    void sync(unsigned count)
+    void sync(unsigned count) { wait(arrive(count)); }
+
+    // Returns the phase that comes to its end with the last arrival.
+    unsigned arrive(unsigned count)
     {
-        std::unique_lock<std::mutex> lock(mutex);
+        std::lock_guard<std::mutex> lock(mutex);
         const unsigned before = phase;
         if (++come == count) {
             come = 0;
             ++phase;
             changed.notify_all();
-        } else {
-            wait_until(changed, lock, [&] { return phase != before; });
         }
+        return before;
+    }
+    void wait(unsigned before)
+    {
+        std::unique_lock<std::mutex> lock(mutex);
+        wait_until(changed, lock, [&] { return phase != before; });
     }
 
 private:
@@ -70,6 +81,7 @@ constexpr unsigned shared_size = 1 << 18;
 struct Block {
     unsigned char* shared;
     ThreadBarrier named[16], warps[32];
+    std::atomic<bool> has_waited{false};  // for the kernel before this one
 };
 inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
 inline ThreadBarrier of_cluster;
@@ -160,8 +172,20 @@ inline bool mbarrier_try_wait_parity_acquire_cluster(unsigned long long* mbarrie
     mbarrier_wait_parity(mbarrier, parity);
     return true;
 }
-inline void barrier_cluster_arrive_relaxed() {}
-inline void barrier_cluster_wait() { of_cluster.sync(block_size * cluster_size); }
+inline thread_local bool is_met = false;  // arrived at the barrier of the cluster, and not waited yet
+inline thread_local unsigned met_phase;
+inline void barrier_cluster_arrive_relaxed()
+{
+    mistakes += is_met;
+    is_met = true;
+    met_phase = of_cluster.arrive(block_size * cluster_size);
+}
+inline void barrier_cluster_wait()
+{
+    mistakes += !is_met;
+    is_met = false;
+    of_cluster.wait(met_phase);
+}
 inline unsigned mapa_shared_cluster_u32(const void* address, unsigned rank)
 {
     return rank * shared_size + __cvta_generic_to_shared(address);
@@ -173,17 +197,63 @@ inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 inline void fence_mbarrier_init() {}
 inline void fence_proxy_async_shared_cta() {}
 inline void griddepcontrol_launch_dependents() {}
-inline void griddepcontrol_wait() {}
+
+// The work before this kernel ends a while after the first thread waits for it, and others may run ahead meanwhile.
+inline void (*work_before)() = nullptr;
+inline std::mutex work_mutex;
+inline void griddepcontrol_wait()
+{
+    block().has_waited = true;
+    std::lock_guard<std::mutex> lock(work_mutex);
+    if (work_before) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        work_before();
+        work_before = nullptr;
+    }
+}
 inline void prefetch_tensormap(const void*) {}
 inline bool elect_sync() { return threadIdx.x % 32 == 0; }
-inline void bulk_commit_group() {}
-template <int Count> void bulk_wait_group_read() {}
+
+// What a thread has started, in groups, and does when it waits for it.
+class Groups {
+public:
+    void start(std::function<void()> work) { open.push_back(std::move(work)); }
+    void commit()
+    {
+        groups.push_back(std::move(open));
+        open.clear();
+    }
+    void wait(std::size_t left)
+    {
+        for (; groups.size() > left; groups.pop_front()) {
+            for (const auto& work : groups.front()) {
+                work();
+            }
+        }
+    }
+    bool empty() const { return open.empty() && groups.empty(); }
+
+private:
+    std::vector<std::function<void()>> open;
+    std::deque<std::vector<std::function<void()>>> groups;
+};
+inline thread_local Groups stores, products;
+inline void bulk_commit_group() { stores.commit(); }
+template <int Count> void bulk_wait_group_read() { stores.wait(Count); }
 template <int Count> void setmaxnreg_inc() {}
 template <int Count> void setmaxnreg_dec() {}
 // The threads of a warp execute these together.
 inline void wgmma_fence() { __syncwarp(); }
-inline void wgmma_commit_group() { __syncwarp(); }
-template <int Count> void wgmma_wait_group() { __syncwarp(); }
+inline void wgmma_commit_group()
+{
+    products.commit();
+    __syncwarp();
+}
+template <int Count> void wgmma_wait_group()
+{
+    products.wait(Count);
+    __syncwarp();
+}
 
 inline unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
 
@@ -234,8 +304,11 @@ template <int Rank>
 void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
 {
     const unsigned char* shared = block().shared;
-    for_each_element(map, at, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
-        in ? std::memcpy(global, shared + place, size) : nullptr;
+    const int x = at[0], y = at[1];
+    stores.start([=] {
+        for_each_element(map, {x, y}, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
+            in ? std::memcpy(global, shared + place, size) : nullptr;
+        });
     });
 }
 
@@ -277,21 +350,28 @@ inline unsigned place_of(unsigned long long descriptor, int transposed, unsigned
                    : start + row / 8 * stride + row % 8 * 128 + k * size);
 }
 
-template <int ScaleA, int ScaleB, int TransA = 0, int TransB = 0, int Registers>
-void host_multiply(float (&d)[Registers], unsigned long long a, unsigned long long b, bool add)
+inline float multiplied(unsigned long long a, unsigned long long b, int trans_a, int trans_b, int i, float sum)
 {
     const unsigned char* shared = block().shared;
     const unsigned thread = threadIdx.x % 128;
-    for (int i = 0; i < Registers; ++i) {
-        const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
-        const unsigned column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-        float sum = add ? d[i] : 0;
-        for (unsigned k = 0; k < 32 / ELEMENT_BYTES; ++k) {
-            sum += number(shared + place_of(a, TransA, ELEMENT_BYTES, row, k), HOST_ROWS_TYPE)
-                * number(shared + place_of(b, TransB, ELEMENT_BYTES, column, k), HOST_COLUMNS_TYPE);
-        }
-        d[i] = sum;
+    const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+    const unsigned column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+    for (unsigned k = 0; k < 32 / ELEMENT_BYTES; ++k) {
+        sum += number(shared + place_of(a, trans_a, ELEMENT_BYTES, row, k), HOST_ROWS_TYPE)
+            * number(shared + place_of(b, trans_b, ELEMENT_BYTES, column, k), HOST_COLUMNS_TYPE);
     }
+    return sum;
+}
+
+template <int ScaleA, int ScaleB, int TransA = 0, int TransB = 0, int Registers>
+void host_multiply(float (&d)[Registers], unsigned long long a, unsigned long long b, bool add)
+{
+    float* sums = d;
+    products.start([=] {
+        for (int i = 0; i < Registers; ++i) {
+            sums[i] = multiplied(a, b, TransA, TransB, i, add ? sums[i] : 0);
+        }
+    });
 }
 
 }  // namespace cupytma
@@ -319,10 +399,14 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
                 blockIdx.x = first + number / threads_of_block;
                 threadIdx.x = number % threads_of_block;
                 body();
+                mistakes += !cupytma::stores.empty() || !cupytma::products.empty() || cupytma::is_met;
             });
         }
         for (std::thread& thread : threads) {
             thread.join();
+        }
+        for (const auto& block : blocks) {  // a kernel ends after those before it: the next one waits for it alone
+            mistakes += !block->has_waited;
         }
     }
     return mistakes;
