@@ -114,10 +114,7 @@ def matmul(
     """
     cupy()
     if out is None:
-        first = named_view("a", a)
-        shape = result_shape(first, named_view("b", b))
-        check_on_gpu(a=first)
-        out = _new_result(a, shape, result_type(first, a_dtype, None, out_dtype), stream)
+        out = _allocated(a, b, a_dtype, out_dtype, stream)
     named = (None if given is None else type_name(name, given) for name, given in zip(
         ("out_dtype", "a_dtype", "b_dtype"), (out_dtype, a_dtype, b_dtype), strict=True
     ))  # fmt: skip
@@ -204,23 +201,74 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         return
     try:
         read = way.read
-        described = [_ABSENT if array is None else read(array) for array in arrays]
-        key = options, *((start % _LINE, *others) for start, *others in described)
-        prepared = _prepared.get(key)
+        exact = options, *[_ABSENT if array is None else read(array) for array in arrays]
+        known = _addressed.get(exact)
     except TypeError:  # host memory, or options that are none
         _multiply_any(options, arrays, stream)
         return
-    place = described[0][1]
+    place = exact[1][1]
     if place != current_device():
         _multiply_any(options, arrays, stream)
         return
+    handle = way.handle(place)
+    if known is not None:
+        for launch in known:
+            launch(handle)
+        return
+    _multiply_described(exact, handle, arrays)
+
+
+def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...]) -> None:
+    """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
+    options, *described = exact
+    key = options, *((start % _LINE, *others) for start, *others in described)
+    prepared = _prepared.get(key)
     if prepared is None:
         prepared = _prepare(options, views_of(arrays))
         _prepared.keep(key, prepared)
-    prepared(way.handle(place), tuple([one[0] for one in described]))
+    addresses = tuple(one[0] for one in described)
+    prepared(handle, addresses)
+    if (code := hash(exact)) in _seen:
+        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches))
+    else:
+        _seen.keep(code, True)
 
 
 _ABSENT = (0, None)
+# Launches by the options, the arrays' layouts and their addresses, for what was seen with these before.
+_addressed: Memory[tuple[Callable[[int], None], ...]] = Memory()
+_seen: Memory[bool] = Memory()
+# How a result is allocated, by the operands' layouts and what is said of types.
+_allocations: Memory[Callable[[Any], Any]] = Memory()
+
+
+def _allocated(a: Any, b: Any, a_dtype: Any, out_dtype: Any, stream: Any) -> Any:
+    """Memory for a result, of the kind of `a`."""
+    kind = a.__class__
+    way = short_ways.get(kind)
+    if way is None or kind is not b.__class__ or stream is not None:
+        return _new_result(a, *_result_of(a, b, a_dtype, out_dtype), stream)
+    try:
+        place = way.read(a)[1]
+        key = kind, way.layout(a), way.layout(b), a_dtype, out_dtype
+        allocate = _allocations.get(key)
+    except TypeError:  # host memory, or types that are none
+        return _new_result(a, *_result_of(a, b, a_dtype, out_dtype), stream)
+    if allocate is not None and place == current_device():
+        return allocate(a)
+    shape, name = _result_of(a, b, a_dtype, out_dtype)
+    made = _new_result(a, shape, name, stream)
+    dtype, is_torch = made.dtype, hasattr(made, "new_empty")
+    empty_like = (lambda a: a.new_empty(shape, dtype=dtype)) if is_torch else (lambda a: cupy().empty(shape, dtype))
+    _allocations.keep(key, empty_like)
+    return made
+
+
+def _result_of(a: Any, b: Any, a_dtype: Any, out_dtype: Any) -> tuple[tuple[int, int], str]:
+    first = named_view("a", a)
+    shape = result_shape(first, named_view("b", b))
+    check_on_gpu(a=first)
+    return shape, result_type(first, a_dtype, None, out_dtype)
 
 
 def views_of(arrays: Sequence[Any]) -> tuple[ArrayView | None, ...]:
@@ -290,7 +338,8 @@ def prepared_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], 
 
 def forget_prepared() -> None:
     """Forget how products are carried out, so that each is planned anew."""
-    _prepared.forget()
+    for memory in (_prepared, _addressed, _seen):
+        memory.forget()
 
 
 def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan: Callable[..., Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -110,34 +110,25 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
     Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
     its compiler guards what it has compiled, in one call for a list.
     """
-    place_checks = [_place_check(tensor.data_ptr, several) for several in arrays]
+    data_ptr = tensor.data_ptr
+    places = [list(map(data_ptr, several)) for several in arrays]
     guards = [_guard(several) for several in arrays]
-    if None in guards:
-        kept = _layouts(arrays)
-        return lambda others: all(_each(place_checks, others)) and _layouts(others) == kept
-    return lambda others: all(_each(place_checks, others)) and all(
-        guard(*several) for guard, several in zip(guards, others, strict=True) if several  # type: ignore[misc]
-    )
+    kept = _layouts(arrays) if None in guards else None
 
+    def lie_alike(others: Lists) -> bool:
+        for several, lying in zip(others, places, strict=True):
+            if list(map(data_ptr, several)) != lying:
+                return False
+        if kept is not None:
+            return bool(_layouts(others) == kept)
+        pairs = zip(guards, others, strict=True)
+        return all(guard(*several) for guard, several in pairs if several)  # type: ignore[misc]
 
-def _each(checks: Sequence[Callable[[Sequence[Any]], bool]], arrays: Lists) -> Iterator[bool]:
-    return (check(several) for check, several in zip(checks, arrays, strict=True))
+    return lie_alike
 
 
 def _layouts(arrays: Lists) -> Any:
     return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
-
-
-def _place_check(data_ptr: Callable[[Any], int], tensors: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
-    """Tells whether tensors lie where some do; by torch's own loop over them where it has one."""
-    places = list(map(data_ptr, tensors))
-    compare = getattr(sys.modules["torch"]._C, "_tensors_data_ptrs_at_indices_equal", None)  # it is not public
-    if compare is None:
-        return lambda others: list(map(data_ptr, others)) == places
-    numbers = list(range(len(places)))
-    return lambda others: len(others) == len(places) and bool(
-        compare(others if others.__class__ is list else list(others), places, numbers)
-    )
 
 
 def _guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:

@@ -37,7 +37,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    monkeypatch.setattr(matrix_product, "_prepared", prepared.Memory())
+    for memory in ("_prepared", "_addressed", "_seen"):
+        monkeypatch.setattr(matrix_product, memory, prepared.Memory())
     monkeypatch.setattr(matmul_choices, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)
 
@@ -87,6 +88,23 @@ def test_products_are_prepared_once_and_launched_anywhere(cuda) -> None:
     told = {name: int(product[name]) for name in ("rows", "columns", "depth_blocks", "row_tiles", "column_tiles")}
     assert told == {"rows": 512, "columns": 384, "depth_blocks": 4, "row_tiles": 2, "column_tiles": 3}
     assert (product["row_stride"], product["column_stride"], product["by_unit"]) == (768, 2, 1)
+
+
+def test_the_third_call_at_the_same_addresses_launches_the_same_bytes(cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, scale = Array(HALF, (512, 256)), transposed(OTHER, 384, 256), Array(FOURTH, (512,), "<f4")
+    out, other = Array(THIRD, (512, 384)), Array(THIRD + 0x100000, (512, 384))
+    for _ in range(2):
+        tma.matmul(a, b, out=out, scale_a=scale)
+    with monkeypatch.context() as patch:
+        patch.setattr(matrix_product, "_multiply_described", None)  # it is not asked again
+        for _ in range(2):
+            tma.matmul(a, b, out=out, scale_a=scale)
+        for options in ({"out": other, "scale_a": scale}, {"out": out}, {"out": out, "scale_a": scale, "static_b": True}):
+            with pytest.raises(TypeError):
+                tma.matmul(a, b, **options)
+    assert [launch.arguments for launch in cuda.launches] == [cuda.launches[0].arguments] * 4
+    tma.matmul(a, b, out=other, scale_a=scale)
+    assert addresses(cuda.launches[-1])[2:4] == [THIRD + 0x100000] * 2
 
 
 def test_swapped_operands_change_places_with_their_factors(cuda) -> None:
