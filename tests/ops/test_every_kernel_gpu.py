@@ -13,6 +13,7 @@ import pytest
 from test_copy_plan import rows_in_tiles
 
 import cupytma as tma
+from cupytma.ops.matmul_configuration import Configuration
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.history import recent
 
@@ -203,3 +204,24 @@ def test_matrices_are_multiplied(dtype: str, m: int, n: int) -> None:
     found = tma.matmul(held[0], held[1].T, a_dtype=dtype, b_dtype=dtype, out_dtype="float32")
     np.testing.assert_array_equal(found.get(), a.astype("f4") @ b.astype("f4").T)
     assert recent()[0].name == "matmul"
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        Configuration(1, 64),
+        Configuration(1, 64, 2),
+        Configuration(1, 64, 1, 2),
+        Configuration(1, 128, 2, 2, is_ping_pong=True),
+        Configuration(1, 16, split=4, is_swapped=True),
+        Configuration(1, 8, split=2, is_swapped=True, consumers=1, resident=3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("static_b", [False, True])
+def test_matrices_are_multiplied_in_every_way_of_sharing(configuration: Configuration, static_b: bool) -> None:
+    if str(current_target()) != "sm_90a":
+        pytest.skip("needs a Hopper GPU")
+    a, b = bits((150, 1040), "f2"), bits((133, 1040), "f2", 1)
+    options = {"configuration": configuration, "static_b": static_b, "out_dtype": "float32"}
+    run("matmul", lambda x, y: tma.matmul(x, y.T, **options), a.astype("f4") @ b.astype("f4").T, a, b)

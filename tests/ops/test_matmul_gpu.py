@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matmul_any import any_product
 from matmul_arrays import TYPES, expected, matrix, operands
 
 import cupytma as tma
@@ -108,6 +109,16 @@ def test_any_shape_is_exact_and_stays_within_its_result(seed: int) -> None:
     guarded = Guarded(m, n, result)
     multiply(a, b, guarded.out, result, {name: cupy.asarray(vector) for name, vector in vectors.items()})
     guarded.check(expected(a, b, **vectors))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_product_is_exact_in_any_way_that_is_possible(seed: int) -> None:
+    one = any_product(seed, 8 * 384)
+    guarded = Guarded(one.a.shape[0], one.b.shape[1], one.result)
+    guarded.out[...] = 0
+    for _ in range(2):
+        multiply(one.a, one.b, guarded.out, one.result, configuration=one.configuration, **one.how)
+    guarded.check(expected(one.a, one.b))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

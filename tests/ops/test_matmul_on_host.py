@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matmul_any import any_product
 from matmul_arrays import TYPES, expected, matrix, operands
 from matmul_on_host import COMPILER, multiply_on_host
 
@@ -64,6 +65,16 @@ def test_products_are_exact_and_nothing_else_is_written(case, folder: Path) -> N
     np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32))
     out[...] = 7
     assert (whole == 7).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_product_is_exact_in_any_way_that_is_possible(seed: int, folder: Path) -> None:
+    one = any_product(seed, 1600)
+    out = matrix(one.a.shape[0], one.b.shape[1], one.result)
+    out[...] = 7
+    multiply_on_host(folder, one.a, one.b, out, configuration=one.configuration, tf32=True, **one.how)
+    want = expected(one.a, one.b).astype(np.float32).astype(TYPES[one.result])
+    np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32), err_msg=str(one))
 
 
 def test_a_result_of_any_layout_is_written_where_it_lies(folder: Path) -> None:
