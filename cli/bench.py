@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import Failure
-from .output import show, table
+from .output import show, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _list(cases: Sequence[Case], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([{"name": c.name, "group": c.group, "description": c.description} for c in cases]))
     else:
-        show(table(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases]))
+        show_rows(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases])
 
 
 def _device_name() -> str:
@@ -88,7 +88,7 @@ def _show(about: dict[str, Any], found: Sequence[Measurement | Skipped]) -> None
     show(title + (f", extents divided by {about['scale']}" if about["scale"] != 1 else ""), style="bold")
     headings = ("case", "bytes", "µs", "GB/s", "of copy", *others)
     if measured:
-        show(table(headings, [_row(one, others) for one in measured], right=headings[1:]))
+        show_rows(headings, [_row(one, others) for one in measured], right=headings[1:])
         show(f"A plain copy reaches {measured[0].copy_rate / 1e9:,.0f} GB/s, read plus written.")
     if others:
         show(f"{', '.join(others)}: their time over ours.")

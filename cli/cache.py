@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from .output import show, table
+from .output import show, show_rows
 
 
 @click.group(epilog="\b\nExamples:\n  cupytma cache info\n  cupytma cache clear")
@@ -38,7 +38,7 @@ def info(as_json: bool) -> None:
         ("limit", spoken_size(found.limit)),
     ]
     more = (("off", found.why_off), ("problem", problem))
-    show(table(("", ""), [*rows, *((name, text) for name, text in more if text)]))
+    show_rows(("", ""), [*rows, *((name, text) for name, text in more if text)])
 
 
 @cache.command(epilog="Example:  cupytma cache clear")

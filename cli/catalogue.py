@@ -13,7 +13,7 @@ from cupytma.targets import Target
 
 from .failures import Failure
 from .options import TargetName, starting
-from .output import show, table, text_width
+from .output import paragraph, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.ptx import Instruction
@@ -133,6 +133,6 @@ def _print_families(found: list[Instruction]) -> None:
     if room < _NARROW:
         rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
-    show(table(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX")))
+    show_rows(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX"))
     text = f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction"
-    click.echo(click.wrap_text(text, text_width()))
+    click.echo(paragraph(text))

@@ -16,7 +16,7 @@ from cupytma.targets import Target
 
 from .failures import Failure, failure_of, violations_text
 from .options import TargetName
-from .output import show, table, text_width
+from .output import paragraph, show, show_rows
 from .progress import progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
@@ -205,7 +205,7 @@ def _print_rules(as_json: bool) -> None:
         click.echo(json.dumps(rules_as_json(), indent=2, ensure_ascii=False))
         return
     rows = [(rule.id, rule.severity.value, rule.title) for rule in RULES.values()]
-    show(table(("rule", "severity", "what must hold"), rows))
+    show_rows(("rule", "severity", "what must hold"), rows)
 
 
 def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sarif: bool) -> None:
@@ -249,10 +249,10 @@ def _print_finding(finding: Finding, label: str) -> None:
     place = finding.place if finding.file else f"{label}:{finding.line}"
     head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
     if sys.stdout.isatty():  # elsewhere one line, as editors read it
-        head = click.wrap_text(head, text_width(), subsequent_indent="    ")
+        head = paragraph(head, 0, 4)
     styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
     click.echo(head.replace(f"{finding.severity}:", styled, 1))
-    click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
+    click.echo(paragraph(f"fix: {finding.fix}", 4, 5))
 
 
 def _summary(checked: list[_Checked]) -> str:

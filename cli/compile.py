@@ -20,7 +20,7 @@ from cupytma.targets import target as target_of
 
 from .failures import Failure, wrapped_message
 from .options import starting
-from .output import show, table, text_width
+from .output import paragraph, show, show_rows
 from .sources import STANDARD_INPUT, name_of, read_file
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 27  # bytes of a source
 _MACRO = re.compile(r"[A-Za-z_]\w*(?:\([^)]*\))?", re.ASCII)
 _ENDINGS = (".ptx", ".cubin")
-_NARROW = 72  # columns that a table of kernels needs
 # What the compiler's function and this command call the same things.
 _ARGUMENTS = {"options: ": "--option ", "name_expressions: ": "--name: ", "target='sm_90a'": "--target sm_90a"}
 _HEADINGS = ("target", "kernel", "registers", "shared B", "local B", "spill B", "code B")
@@ -131,7 +130,7 @@ def compile(
         _show(modules)
         if files:
             names_of_files = (os.path.basename(path) for paths in files.values() for path in paths)
-            click.echo(click.wrap_text(f"written: {', '.join(names_of_files)}", text_width(), "", "  "))
+            click.echo(paragraph(f"written: {', '.join(names_of_files)}", 0, 2))
     _say(modules, failed, as_json)
     sys.exit(1 if failed else 0)
 
@@ -232,11 +231,8 @@ def _show(modules: dict[str, Module]) -> None:
     if not rows:
         if modules:
             show("no kernels: declare them extern \"C\" __global__, or name a template's instance with --name")
-    elif text_width() >= _NARROW:
-        show(table(_HEADINGS, rows, right=_HEADINGS[2:]))
     else:
-        for target, kernel, *numbers in rows:
-            show(f"{target} {kernel}", table(("", ""), list(zip(_HEADINGS[2:], numbers, strict=True))))
+        show_rows(_HEADINGS, rows, right=_HEADINGS[2:])
 
 
 def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .cache import spoken_size
-from .output import show, table, text_width
+from .output import paragraph, show, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.runtime.environment import Environment
@@ -44,24 +44,23 @@ def _show(found: Environment, missing: list[tuple[str, str]], problems: list[str
     from cupytma.version import __version__
 
     show(f"cupytma {__version__}", style="bold")
-    show(table(("", ""), _facts(found, missing)))
+    show_rows(("", ""), _facts(found, missing))
     show("What works", style="bold cyan")
     for ability in found.abilities:
         mark, style = ("yes", "green") if ability.works else ("no ", "bold red")
-        text = click.wrap_text(f"{ability.name:<12} {ability.detail}", text_width(), f"  {mark}  ", " " * 20)
-        show(text, style=style)
+        show(paragraph(f"{mark}  {ability.name:<12} {ability.detail}", 2, 18), style=style)
     steps = [(f"{a.name}:", a.fix) for a in found.abilities if a.fix] + [(f"{what}:", how) for what, how in missing]
     if steps or problems:
         show("What to do", style="bold cyan")
         if problems:
-            show(*(click.wrap_text(problem, text_width(), "  ", "    ") for problem in problems))
+            show(*(paragraph(problem, 2, 2) for problem in problems))
         _show_steps(steps)
 
 
 def _show_steps(steps: list[tuple[str, str]]) -> None:
     """What to do about each thing, below its name where there is no room beside it: commands stay whole."""
     if all(len(f"  {label}  ") + len(how) <= text_width() for label, how in steps):
-        show(table(("", ""), steps))
+        show_rows(("", ""), steps)
         return
     for label, how in steps:
         show(f"  {label}", *(f"    {line}" for line in textwrap.wrap(how, text_width() - 4, break_long_words=False,

@@ -26,7 +26,7 @@ from .instruction_words import (
     unknown_instruction,
 )
 from .options import TargetName, parse_integer, starting
-from .output import text_width
+from .output import paragraph
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")
@@ -298,7 +298,7 @@ def _variables(instruction: ptx.Instruction) -> Iterator[str]:
             kind = "constant " if operand.is_immediate else ""
             variables.setdefault(name, f"{kind}{operand.c_type} {name}: {operand.description}")
     for text in variables.values():
-        yield click.wrap_text(text, text_width(), "// ", "//   ")
+        yield paragraph(text, hang=2, mark="// ")
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
 from .options import TargetName
-from .output import text_width
+from .output import paragraph, text_width
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _located(one: Found, target: Target | None, width: int, explained: dict[str,
     form = one.instruction
     if form is None:
         yield from broken(one.text, width, _INDENT)
-        yield click.style(click.wrap_text(f"not understood: {one.problem}", width, _INDENT, f"{_INDENT}  "), fg="red")
+        yield click.style(paragraph(f"not understood: {one.problem}", len(_INDENT), 2), fg="red")
         return
     if repr(form) in explained:
         yield from _head(one, form, width, _INDENT)
@@ -185,7 +185,7 @@ def _missing(one: Found, target: Target | None, width: int, indent: str) -> Iter
     if target is not None and one.instruction is not None and not one.instruction.supported_on(target):
         lacking = ", ".join(sorted(f.value for f in one.instruction.features - target.features))
         text = f"{target} does not have it, for want of {lacking}."
-        yield click.style(click.wrap_text(text, width, indent, f"{indent}  "), fg="red")
+        yield click.style(paragraph(text, len(indent), 2), fg="red")
 
 
 def _summary(found: Sequence[Found], width: int) -> str:
@@ -202,4 +202,4 @@ def _summary(found: Sequence[Found], width: int) -> str:
         text += f"; together they need {needed} and exist on {spoken_targets(_common_targets(found))}"
     if wrong:
         text += f"; {wrong} not understood"
-    return click.wrap_text(text, width)
+    return paragraph(text)

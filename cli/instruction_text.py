@@ -14,7 +14,7 @@ from cupytma.errors import CupytmaError, EmissionError
 from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
-from .output import text_width
+from .output import paragraph
 
 _PLACE_TO_BREAK = re.compile(r"(?<=[ .])|(?=\.)")
 
@@ -168,4 +168,4 @@ def _lacking(instruction: ptx.Instruction, target: Target | None) -> str:
 
 def remark(text: str) -> None:
     """Say something beside the output, on standard error."""
-    click.echo(textwrap.fill(f"Note: {text}", text_width(), break_on_hyphens=False), err=True)
+    click.echo(paragraph(f"Note: {text}"), err=True)

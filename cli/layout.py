@@ -50,7 +50,7 @@ def layout(words: tuple[str, ...], kind: str | None, rank: int | None, as_docume
     """
     name = None if kind is None else kind.replace("-", "_")
     if rank is not None and name is not None and rank not in RANKS[name]:
-        raise click.UsageError(f"an {kind} tensor map has rank {RANKS[name][0]} to {RANKS[name][-1]}")
+        raise click.UsageError(f"a tensor map of kind {kind} has rank {RANKS[name][0]} to {RANKS[name][-1]}")
     found = [
         field for field in FIELDS
         if (name is None or name in field.layouts) and (rank is None or rank in _ranks(field, name))

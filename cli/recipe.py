@@ -16,7 +16,7 @@ from cupytma.targets import Target
 from .emit import emission_options
 from .instruction_text import facts, spelt_for
 from .options import starting
-from .output import show, table, text_width
+from .output import paragraph, show_rows
 
 
 class RecipeName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -55,7 +55,7 @@ def recipe(
             listed = [{"path": r.path, "summary": r.summary} for r in ptx.RECIPES.values()]
             click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
         else:
-            show(table(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()]))
+            show_rows(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()])
         return
     spelt = {id(step): spelt_for(step.instruction, target, toolkit)[0] for step in path.steps if step.instruction}
     if as_json:
@@ -69,8 +69,7 @@ def recipe(
         about = {"path": path.path, "summary": path.summary, "source": path.source, "steps": steps}
         click.echo(json.dumps(about, indent=2, ensure_ascii=False))
         return
-    width = text_width()
-    write = partial(click.wrap_text, width=width, initial_indent="// ", subsequent_indent="//    ")
+    write = partial(paragraph, hang=3, mark="// ")
     click.echo(write(f"{path.path}: {path.summary}"))
     for number, step in enumerate(path.steps, 1):
         scope = f" [{step.scope}]" if step.scope else ""

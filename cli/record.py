@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import Failure
-from .output import show, table
+from .output import show, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:
     from cupytma.record.recording import DIED, KINDS
 
     about = {name: value for name, value in recording.about.items() if name != "counted"}
-    show(table(("", ""), [*about.items(), ("seed", str(recording.seed))]))
+    show_rows(("", ""), [*about.items(), ("seed", str(recording.seed))])
     rows = []
     for kind, (name, *_) in enumerate(KINDS):
         numbers = [i for i, case in enumerate(recording.cases) if case.kind == kind]
@@ -91,7 +91,7 @@ def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:
         differ = sum(one.case.kind == kind for one in wrong)
         if numbers:
             rows.append((f"{name}s", str(len(numbers)), str(died), str(differ)))
-    show(table(("", "copies", "died", "differ"), rows, right=("copies", "died", "differ")))
+    show_rows(("", "copies", "died", "differ"), rows, right=("copies", "died", "differ"))
     silent = undescribed(recording)
     if silent:
         show(f"{len(silent)} of them are such as no document describes; they are recorded and not compared")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .descriptor_reading import read_described
 from .failures import Failure
-from .map_source import read_tensor_map
 from .options import Integer, Integers
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
@@ -100,7 +100,7 @@ def simulate(
             raise click.UsageError("-o npy is --save to standard output; give one of them")
         save = "-"
     _check_streams(source, (input_file, tile_file), (save, picture))
-    tensor_map = read_tensor_map(source)
+    tensor_map = read_described(source, "no tensor map").tensor_map
     operation = simulation.Operation(tensor_map, **_with_rows(how, rows))
     _check_use(operation, input_file, tile_file, save, output)
     if every_box and (starts or rows):

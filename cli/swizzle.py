@@ -15,8 +15,8 @@ from cupytma.tensormap.rule import FULL_RANK
 
 from .failures import Failure, violations_text
 from .options import Integer, Integers, Member, TargetName
-from .output import show, table, text_width
-from .pictures import show_wrapped, write_picture
+from .output import paragraph, show, show_rows, text_width
+from .pictures import write_picture
 from .swizzle_picture import ROWS, address_formula, chunk_formula, places, swizzle_picture
 
 if TYPE_CHECKING:
@@ -217,28 +217,28 @@ def _show(question: _Question, chosen: Swizzle, advice: SwizzleAdvice, rows: int
 
     width = text_width()
     title = f"Swizzle {chosen}: row:chunk in each 16 bytes of shared memory, 128 bytes a line"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     show(*swizzle_picture(chosen, rows, question.shared_offset, width), "")
     show("Index formulas, in C", style="bold")
     formulas = [("byte at a", address_formula(chosen)), ("chunk of a row", chunk_formula(chosen))]
-    show(table(("", ""), formulas))
+    show_rows(("", ""), formulas)
     note = "a: absolute shared address, without the swizzle. chunk: 16 bytes, of a tile at a multiple of 1024."
     if pattern_of(chosen).flips:
         note += " ': in this line the 8-byte halves of every chunk have changed places."
-    show_wrapped(note, "  ")
+    show(paragraph(note, 2))
     show("")
     p = question.parameters
     title = f"Bank conflicts of a {' × '.join(map(str, p.box_dim))} tile of {p.data_type}, read whole by one warp"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     headings = ("swizzle", *_ACCESSES, "bytes")
-    show(table(headings, [_row(question, result.swizzle) for result in advice.results], right=headings[1:]))
+    show_rows(headings, [_row(question, result.swizzle) for result in advice.results], right=headings[1:])
     for refused, broken in advice.illegal.items():
-        show_wrapped(f"{refused} cannot be had: {broken[0].message}", "  ", hang="  ")
+        show(paragraph(f"{refused} cannot be had: {broken[0].message}", 2, 2))
     show("")
-    show_wrapped(_recommendation(question, advice), style="bold")
+    show(paragraph(_recommendation(question, advice)), style="bold")
     for way_out in (_narrower(question, advice), _wider_reads(question, advice)):
         if way_out:
-            show_wrapped(way_out)
+            show(paragraph(way_out))
 
 
 def _row(question: _Question, swizzle: Swizzle) -> tuple[str, ...]:
