@@ -14,10 +14,12 @@ import click
 from cupytma.errors import CupytmaError, DescriptorError, KernelWarning
 from cupytma.targets import Target
 
+from .descriptor_reading import described_in
+from .dumps import MOST_PERMISSIVE
 from .failures import Failure, failure_of, violations_text
 from .options import TargetName
 from .output import paragraph, show, show_rows
-from .progress import progress_bar
+from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 # A module of PTX may be long; what holds descriptors is short.
 _LARGEST_CODE = 1 << 27
-_PATIENCE = 0.5  # seconds without a bar
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -135,7 +136,7 @@ class _Checked:
 def _check_all(files: tuple[str, ...], how: _How) -> list[_Checked]:
     """Check several files; one that cannot be checked keeps no other from it."""
     found = []
-    with progress_bar(len(files), "checking", _PATIENCE) as report:
+    with progress_bar(len(files), "checking", PATIENCE) as report:
         for done, file in enumerate(files):
             report(done, file)
             try:
@@ -182,19 +183,14 @@ def kind_of(text: str | None) -> str:
 
 
 def _read_map(path: str) -> TensorMap:
-    from cupytma.tensormap import TensorMap
-
     try:
-        return TensorMap.parse(read_file(path))
+        return described_in(read_file(path)).tensor_map
     except DescriptorError as error:
         raise Failure(f"{name_of(path)} is no tensor map: {error}") from None
 
 
 def _broken_rules(data: bytes, target: Target | None) -> tuple[Violation, ...]:
-    from cupytma.targets import TARGETS
-    from cupytma.tensormap import TensorMap
-
-    return TensorMap.parse(data).decode().violations(target or TARGETS["sm_100a"])
+    return described_in(data).tensor_map.decode().violations(target or MOST_PERMISSIVE)
 
 
 def _print_rules(as_json: bool) -> None:

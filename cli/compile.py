@@ -21,6 +21,7 @@ from cupytma.targets import target as target_of
 from .failures import Failure, wrapped_message
 from .options import starting
 from .output import paragraph, show, show_rows
+from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, name_of, read_file
 
 if TYPE_CHECKING:
@@ -117,11 +118,13 @@ def compile(
     folders = [*includes, *([os.path.dirname(os.path.abspath(file))] if file != STANDARD_INPUT else [])]
     modules: dict[str, Module] = {}
     failed: dict[str, CompileError] = {}
-    for target in targets:
-        try:
-            modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
-        except CompileError as error:
-            failed[str(target)] = error
+    with progress_bar(len(targets), "compiling", PATIENCE) as report:
+        for done, target in enumerate(targets):
+            report(done, f"compiling for {target}")
+            try:
+                modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
+            except CompileError as error:
+                failed[str(target)] = error
     stem = "kernel" if file == STANDARD_INPUT else os.path.splitext(os.path.basename(file))[0]
     files = _write(output, stem, modules) if output is not None else {}
     if as_json:

@@ -54,7 +54,7 @@ def test_on_a_narrow_terminal_each_kernel_has_lines_of_its_own(
 ) -> None:
     monkeypatch.setattr("cupytma.cli.output.text_width", lambda: 40)
     result = invoke("compile", str(kernel))
-    assert ["  sm_90a", "    kernel: local"] == result.stdout.splitlines()[:2]
+    assert result.stdout.splitlines()[:2] == ["  sm_90a", "    kernel: local"]
     assert max(map(len, result.stdout.splitlines())) <= 40
 
 
