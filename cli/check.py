@@ -49,6 +49,7 @@ class MapOption(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
     "  cupytma check src/*.cu --strict\n"
     "  cupytma check kernel.ptx --tensormap 0=map.bin --sarif > check.sarif\n"
     "  cupytma check map.bin\n"
+    "  cupytma compile kernel.cu -o - | cupytma check -\n"
     "  cupytma check --rules"
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(dir_okay=False, allow_dash=True))

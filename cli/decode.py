@@ -22,9 +22,10 @@ _CHANGED = "; made or changed on a device: words 8 and 9 are not as an encoder w
 
 @click.command(
     epilog="\b\nExamples:\n"
+    "  cupytma encode tiled --from-array shape=60,100,dtype=int32,box=8,32 -o hex \\\n"
+    "      | cupytma decode -\n"
     "  cupytma decode map.bin\n"
-    "  cupytma encode tiled --from map.toml --output hex | cupytma decode -\n"
-    "  cuda-gdb … -ex 'x/16gx &map' | cupytma decode - --json\n"
+    "  cuda-gdb -p 1234 -batch -ex 'x/16gx &map' | cupytma decode - --json\n"
     "  cupytma decode core.1234 --search\n"
     "  cupytma decode parameters.bin --offset 0x40"
 )

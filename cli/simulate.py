@@ -29,6 +29,8 @@ _ONE_TILE = ("hex", "elements")  # outputs of a single copy
 
 @click.command(
     epilog="\b\nExamples:\n"
+    "  cupytma encode tiled --from-array shape=60,100,dtype=int32,box=8,32 -o hex \\\n"
+    "      | cupytma simulate - --at 96,56\n"
     "  cupytma simulate map.bin --at 64,32\n"
     "  cupytma simulate map.bin --at 64,32 --input x.npy -o hex\n"
     "  cupytma simulate map.bin --at 0,0 --direction store --save after.npy\n"

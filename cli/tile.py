@@ -28,8 +28,8 @@ _CHUNK = 16
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  cupytma tile map.bin\n"
     "  cupytma tile --data-type FLOAT16 --global-dim 1000,500 --box-dim 64,32\n"
+    "  cupytma tile map.bin\n"
     "  cupytma tile map.bin --at 960,480 --picture tile.svg"
 )
 @click.argument("source", nargs=-1)

@@ -120,8 +120,8 @@ def test_what_is_neither_a_number_nor_a_name(invoke, text, said):
 @pytest.mark.parametrize("output", ["c", "json"])
 @pytest.mark.parametrize(
     "command",
-    [("decode",), ("slots",), ("tile",), ("simulate",), ("check",), ("simulate", "--json"), ("diff", bytes(ZERO).hex())],
-    ids=" ".join,
+    [("decode",), ("slots",), ("tile",), ("simulate",), ("check",), ("simulate", "--json"), ("diff", ZERO.to_hex())],
+    ids=lambda words: words[0],
 )
 def test_every_command_that_takes_a_map_reads_one_with_a_name(invoke, tmp_path, command, output):
     text = invoke(*TILED, "--address", "d_x", "-o", output).stdout
