@@ -17,6 +17,7 @@ from cupytma.errors import CupytmaError, CupytmaWarning
 from cupytma.version import __version__
 
 from .failures import failure_of, wrapped_message
+from .output import warn
 
 # Name, the module that holds the command (under the command's own name), and what it does in one line.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -44,6 +45,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# How newer click shows the help of a group that is called alone.
+_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not to list them."""
 
@@ -68,13 +73,17 @@ class LazyGroup(click.Group):
         except CupytmaError as error:
             raise failure_of(error) from error
         except click.UsageError as error:
+            if isinstance(error, _HELP):
+                raise
             raise click.UsageError(wrapped_message(error.format_message()), error.ctx) from error
 
 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example:  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
+    epilog="\b\nExamples:\n"
+    "  cupytma demo\n"
+    "  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
 )
 @click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
 def cli() -> None:
@@ -106,7 +115,7 @@ def _show_warning(
     """Print a warning as errors are printed; those of other packages with the file that they are from."""
     ours = issubclass(category, CupytmaWarning)
     text = str(message) if ours else f"{category.__name__}: {message} ({filename}:{lineno})"
-    click.echo(f"Warning: {wrapped_message(text)}", err=True)
+    warn(text)
 
 
 def _give_up(message: str) -> None:

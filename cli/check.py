@@ -18,7 +18,7 @@ from .descriptor_reading import described_in
 from .dumps import MOST_PERMISSIVE
 from .failures import Failure, failure_of, violations_text
 from .options import TargetName
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_rows, warn
 from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
@@ -99,7 +99,7 @@ def check(
     checked = [_check(files[0], how)] if len(files) == 1 else _check_all(files, how)
     for one in checked:
         for warning in one.warnings:
-            click.echo(f"Warning: {one.label + ': ' if len(files) > 1 else ''}{warning}", err=True)
+            warn(f"{one.label + ': ' if len(files) > 1 else ''}{warning}")
         if one.failure is not None:
             one.failure.show()
     _print(checked, target, as_json, as_sarif)

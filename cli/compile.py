@@ -20,7 +20,7 @@ from cupytma.targets import target as target_of
 
 from .failures import Failure, wrapped_message
 from .options import starting
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_rows, warn
 from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, name_of, read_file
 
@@ -259,7 +259,7 @@ def _say(modules: dict[str, Module], failed: dict[str, CompileError], as_json: b
         if module.log:
             click.echo(f"{target}: {module.log}", err=True)
         for text in module.warnings:
-            click.echo(wrapped_message(f"Warning: {target}: {text}"), err=True)
+            warn(f"{target}: {text}")
     for error in failed.values():
         head, *lines = str(error).splitlines()
         label = click.style("Error:", fg="red", bold=True)

@@ -13,7 +13,7 @@ from .descriptor_writing import WRITERS, as_json, document_of, output_options, p
 from .dumps import MOST_PERMISSIVE, Found, search
 from .failures import Failure, violations_text
 from .options import Integer, Source, TargetName
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_rows, warn
 from .sources import name_of
 
 _DEFECT = "driver-defect"
@@ -82,11 +82,11 @@ def _warn(tensor_map: TensorMap, output: str) -> None:
     """Say on stderr what is odd about the bits, whatever form they are printed in."""
     if tensor_map.reserved_bits:
         bits = ", ".join(tensor_map.reserved_bits)
-        click.echo(paragraph(f"Warning: bits are set that mean nothing known: {bits}"), err=True)
+        warn(f"bits are set that mean nothing known: {bits}")
     if output == "table":
         return  # which has all warnings
     for warning in (w for w in tensor_map.warnings() if w.rule == _DEFECT):
-        click.echo(paragraph(f"Warning: {warning.message}; {warning.fix}"), err=True)
+        warn(f"{warning.message}; {warning.fix}")
 
 
 def _print_found(found: list[Found], path: str, output: str) -> None:

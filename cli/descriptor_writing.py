@@ -16,7 +16,7 @@ from cupytma.tensormap import TensorMap, Violation
 from .address_names import c_with_name, demand
 from .descriptor_card import print_card
 from .failures import Failure
-from .output import paragraph
+from .output import remark
 
 
 def _print_hex(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
@@ -42,7 +42,7 @@ def _print_raw(tensor_map: TensorMap, target: Target | None, address_name: str) 
 def _note_name(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
     """Say what the bytes alone cannot: on stderr, so that pipes get the bytes alone."""
     if address_name:
-        click.echo(paragraph(f"Note: {demand(tensor_map, address_name, target)}; they are 0 here."), err=True)
+        remark(f"{demand(tensor_map, address_name, target)}; they are 0 here.")
 
 
 # Each takes the map, the target it was encoded for where that is known, and the name that stands for its address.

@@ -59,7 +59,9 @@ def _show(found: Environment, missing: list[tuple[str, str]], problems: list[str
 
 def _show_steps(steps: list[tuple[str, str]]) -> None:
     """What to do about each thing, below its name where there is no room beside it: commands stay whole."""
-    if all(len(f"  {label}  ") + len(how) <= text_width() for label, how in steps):
+    if max((len(label) for label, _ in steps), default=0) + max((len(how) for _, how in steps), default=0) + 4 <= (
+        text_width()
+    ):
         show_rows(("", ""), steps)
         return
     for label, how in steps:

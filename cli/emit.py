@@ -15,7 +15,7 @@ from cupytma.ptx.family import Value
 from cupytma.targets import Target
 
 from .failures import Failure
-from .instruction_text import facts, needed_compiler, remark, spelt_for, spoken_targets
+from .instruction_text import facts, needed_compiler, spelt_for, spoken_targets
 from .instruction_words import (
     Constructor,
     InstructionWord,
@@ -26,7 +26,7 @@ from .instruction_words import (
     unknown_instruction,
 )
 from .options import TargetName, parse_integer, starting
-from .output import paragraph
+from .output import paragraph, remark
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")

@@ -13,7 +13,7 @@ from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
 from .options import TargetName
-from .output import paragraph, text_width
+from .output import paragraph, remark, text_width
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _found(source: tuple[str, ...]) -> tuple[str, list[Found]]:
     """What the source is called in messages, empty for a text; and its instructions."""
     from cupytma.ptx.parse import read, statements
 
-    from .instruction_sources import Found, find
+    from .instruction_sources import Found, find, is_cuda
 
     if not source:
         if sys.stdin is None or sys.stdin.isatty():  # closed, it is None
@@ -75,7 +75,10 @@ def _found(source: tuple[str, ...]) -> tuple[str, list[Found]]:
             )
         if not text.strip():
             raise Failure(f"{name_of(path)} is empty; it should hold PTX or CUDA C++")
-        return "stdin" if path == STANDARD_INPUT else path, find(text)
+        instructions = find(text)
+        if not (instructions or is_cuda(text) or ".version" in text):
+            remark("this is neither PTX nor CUDA C++; instructions are what `cupytma catalogue multicast`, say, prints")
+        return "stdin" if path == STANDARD_INPUT else path, instructions
     if len(source) == 1 and source[0].endswith(_FILE_ENDINGS) and " " not in source[0]:
         raise Failure(f"there is no file {source[0]!r:.100}")
     lines = [_with_operands(line) for line in statements(" ".join(source))]

@@ -88,6 +88,16 @@ def paragraph(text: str, indent: int = 0, hang: int = 0, mark: str = "") -> str:
     return _wrapped(text, text_width(), first, first + " " * hang)
 
 
+def remark(text: str, kind: str = "Note") -> None:
+    """Say something beside the output, on standard error."""
+    click.echo(paragraph(f"{kind}: {text}"), err=True)
+
+
+def warn(text: str) -> None:
+    """Warn, on standard error."""
+    remark(text, "Warning")
+
+
 def kept_together(text: str) -> str:
     """The text with spaces at which no line is broken by `paragraph` and `show_rows`."""
     return text.replace(" ", _UNBROKEN)

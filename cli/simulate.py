@@ -11,6 +11,7 @@ import click
 from .descriptor_reading import read_described
 from .failures import Failure
 from .options import Integer, Integers
+from .output import warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
 
@@ -218,7 +219,7 @@ def _write_picture(path: str, operation: Operation, copies: Sequence[Copy]) -> N
 
     start = next((copy.start for copy in copies if copy.fault is None), None)
     if start is None:
-        click.echo("Warning: there is no picture of a copy that kills the kernel", err=True)
+        warn("there is no picture of a copy that kills the kernel")
         return
     if isinstance(operation.parameters, Tiled):
         drawn = view.tile(operation.tensor_map, start, mode=operation.load_mode)

@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("map.json").write_text(MAP.to_json())
     Path("map.toml").write_text('data_type = "FLOAT16"\nglobal_dim = [1024, 512]\nbox_dim = [64, 32]\n')
     Path("dump.txt").write_text(DEBUGGER)
-    Path("core.1234").write_bytes(bytes(0x1C80) + bytes(MAP) + bytes(64))
+    Path("core.1234").write_bytes(bytes(0x1C80) + Path("after.bin").read_bytes() + bytes(64))
     Path("parameters.bin").write_bytes(bytes(0x40) + bytes(MAP))
     np.save("x.npy", np.zeros((512, 1024), np.float16))
     for place in ("src", ".config/fish/completions"):
