@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .failures import Failure
-from .output import show, show_rows
+from .output import show, show_json, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -60,14 +59,14 @@ def bench(only: tuple[str, ...], repeats: int, scale: str | None, as_json: bool,
         found = list(benchmark.run(cases, divisor, repeats, lambda case: report(order[case.name], case.name)))
     about = {"device": _device_name(), "target": target, "scale": divisor, "repeats": repeats}
     if as_json:
-        click.echo(json.dumps({**about, "cases": [_facts(one) for one in found]}))
+        show_json({**about, "cases": [_facts(one) for one in found]})
     else:
         _show(about, found)
 
 
 def _list(cases: Sequence[Case], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([{"name": c.name, "group": c.group, "description": c.description} for c in cases]))
+        show_json([{"name": c.name, "group": c.group, "description": c.description} for c in cases])
     else:
         show_rows(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases])
 

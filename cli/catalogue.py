@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from cupytma.targets import Target
 
 from .failures import Failure
 from .options import TargetName, starting
-from .output import paragraph, show_rows, text_width
+from .output import paragraph, show_json, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.ptx import Instruction
@@ -79,7 +78,7 @@ def catalogue(
     if as_json:
         from .instruction_text import facts
 
-        click.echo(json.dumps([facts(form) for form in found], indent=2, ensure_ascii=False))
+        show_json([facts(form) for form in found])
     elif words or family or names:
         _print_forms(found, names)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections import Counter
@@ -18,7 +17,7 @@ from .descriptor_reading import described_in
 from .dumps import MOST_PERMISSIVE
 from .failures import Failure, failure_of, violations_text
 from .options import TargetName
-from .output import paragraph, show, show_rows, warn
+from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
@@ -199,7 +198,7 @@ def _print_rules(as_json: bool) -> None:
     from cupytma.check.report import rules_as_json
 
     if as_json:
-        click.echo(json.dumps(rules_as_json(), indent=2, ensure_ascii=False))
+        show_json(rules_as_json())
         return
     rows = [(rule.id, rule.severity.value, rule.title) for rule in RULES.values()]
     show_rows(("rule", "severity", "what must hold"), rows)
@@ -211,13 +210,13 @@ def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sar
         several = [{"file": one.label, **document} for one, document in zip(checked, documents, strict=True)]
         # Of one kernel the findings themselves, as before there were several.
         listed = several if len(checked) > 1 else documents[0].get("findings", documents[0])
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        show_json(listed)
         return
     if as_sarif:
         from cupytma.check import report
 
         placed = [replace(found, file=found.file or one.label) for one in checked for found in one.findings]
-        click.echo(json.dumps(report.as_sarif(placed), indent=2, ensure_ascii=False))
+        show_json(report.as_sarif(placed))
         return
     for one in checked:
         for finding in one.findings:

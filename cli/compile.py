@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from cupytma.targets import target as target_of
 
 from .failures import Failure, wrapped_message
 from .options import starting
-from .output import paragraph, show, show_rows, warn
+from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, name_of, read_file
 
@@ -128,7 +127,7 @@ def compile(
     stem = "kernel" if file == STANDARD_INPUT else os.path.splitext(os.path.basename(file))[0]
     files = _write(output, stem, modules) if output is not None else {}
     if as_json:
-        click.echo(json.dumps(_facts(modules, failed, files), ensure_ascii=False))
+        show_json(_facts(modules, failed, files))
     elif output != STANDARD_INPUT:
         _show(modules)
         if files:

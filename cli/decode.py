@@ -9,11 +9,11 @@ from cupytma.targets import Target
 from cupytma.tensormap import TensorMap, Violation
 
 from .descriptor_reading import Described, described_at, one_source, read_described
-from .descriptor_writing import WRITERS, as_json, document_of, output_options, print_violations_as_json
+from .descriptor_writing import WRITERS, document_of, output_options, print_violations_as_json
 from .dumps import MOST_PERMISSIVE, Found, search
 from .failures import Failure, violations_text
 from .options import Integer, Source, TargetName
-from .output import paragraph, show, show_rows, warn
+from .output import paragraph, show, show_json, show_rows, warn
 from .sources import name_of
 
 _DEFECT = "driver-defect"
@@ -94,7 +94,7 @@ def _print_found(found: list[Found], path: str, output: str) -> None:
         documents = [
             {"offset": row.offset, "as_encoded": row.as_encoded, **document_of(row.tensor_map, None)} for row in found
         ]
-        click.echo(as_json(documents))
+        show_json(documents)
     elif output == "table" and found:
         rows = [(f"{row.offset:#x}", _summary(row)) for row in found]
         show_rows(("Offset", "Tensor map"), rows, prose=("Tensor map",))

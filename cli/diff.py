@@ -10,10 +10,9 @@ from cupytma.tensormap.debug_line import PAYLOAD_WORDS
 from cupytma.tensormap.fields import WORDS
 
 from .descriptor_reading import Described, described_at, label_of
-from .descriptor_writing import as_json
 from .failures import Failure
 from .options import Integer, Source
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_json, show_rows
 from .sources import STANDARD_INPUT
 
 # The hardware reads the words before these (measured on an H100).
@@ -48,7 +47,7 @@ def diff(a: str, b: str, offset_a: int | None, offset_b: int | None, payload: bo
         if not (payload and difference.bits.startswith(_UNREAD))
     ]
     if as_document:
-        click.echo(as_json({"same": not found, "differences": [_document(difference) for difference in found]}))
+        show_json({"same": not found, "differences": [_document(difference) for difference in found]})
     elif found:
         _print(found, (label_of(a), label_of(b)))
     raise click.exceptions.Exit(_DIFFERENT if found else _SAME)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .cache import spoken_size
-from .output import paragraph, show, show_rows, text_width
+from .output import paragraph, show, show_json, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.runtime.environment import Environment
@@ -33,7 +32,7 @@ def doctor(as_json: bool) -> None:
     missing, problems = environment.missing_headers(found), environment.problems(found)
     if as_json:
         facts = {**asdict(found), "cuda": found.cuda, "problems": problems, "missing_headers": dict(missing)}
-        click.echo(json.dumps(facts))
+        show_json(facts)
     else:
         _show(found, missing, problems)
     works = {ability.name: ability.works for ability in found.abilities}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
 from .options import TargetName
-from .output import paragraph, remark, text_width
+from .output import paragraph, remark, show_json, text_width
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def explain(source: tuple[str, ...], target: Target | None, as_json: bool) -> No
     label, found = _found(source)
     lacking = [one for one in found if target and one.instruction and not one.instruction.supported_on(target)]
     if as_json:
-        click.echo(json.dumps(_facts(label, found, target), indent=2, ensure_ascii=False))
+        show_json(_facts(label, found, target))
     else:
         width = text_width()
         for block in _blocks(label, found, target, width):

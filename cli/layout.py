@@ -11,10 +11,9 @@ from cupytma.tensormap import FIELDS, BitField
 from cupytma.tensormap.codec import MEANINGS
 from cupytma.tensormap.fields import CORNER_BITS, LAYOUTS, RANKS
 
-from .descriptor_writing import as_json
 from .failures import Failure
 from .options import starting
-from .output import kept_together, paragraph, show, show_rows
+from .output import kept_together, paragraph, show, show_json, show_rows
 
 KINDS = tuple(layout.replace("_", "-") for layout in LAYOUTS)
 _MOST_DIMENSIONS = 5
@@ -60,7 +59,7 @@ def layout(words: tuple[str, ...], kind: str | None, rank: int | None, as_docume
         names = ", ".join(dict.fromkeys(field.name for field in FIELDS))
         raise Failure(f"no field is called {' or '.join(words)[:60]!r} there; there are w0 to w15 and {names}")
     if as_document:
-        click.echo(as_json([_document(field) for field in found]))
+        show_json([_document(field) for field in found])
         return
     groups = dict.fromkeys(field.layouts for field in found)
     for layouts in groups:

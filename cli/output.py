@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -86,6 +87,12 @@ def paragraph(text: str, indent: int = 0, hang: int = 0, mark: str = "") -> str:
     """
     first = mark + " " * indent
     return _wrapped(text, text_width(), first, first + " " * hang)
+
+
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print plain values as JSON that people can read too; in ASCII where the output takes no more."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=encoding != "utf8"))
 
 
 def remark(text: str, kind: str = "Note") -> None:

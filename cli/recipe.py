@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from cupytma.targets import Target
 from .emit import emission_options
 from .instruction_text import facts, spelt_for
 from .options import starting
-from .output import paragraph, show_rows
+from .output import paragraph, show_json, show_rows
 
 
 class RecipeName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -53,7 +52,7 @@ def recipe(
     if path is None:
         if as_json:
             listed = [{"path": r.path, "summary": r.summary} for r in ptx.RECIPES.values()]
-            click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+            show_json(listed)
         else:
             show_rows(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()])
         return
@@ -67,7 +66,7 @@ def recipe(
             for step in path.steps
         ]  # fmt: skip
         about = {"path": path.path, "summary": path.summary, "source": path.source, "steps": steps}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        show_json(about)
         return
     write = partial(paragraph, hang=3, mark="// ")
     click.echo(write(f"{path.path}: {path.summary}"))

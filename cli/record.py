@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import Failure
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_json, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def record(cases: int, faults: int, seed: int | None, output: str, check: str | 
     wrong = list(recorder.disagreements(recording))
     facts = _facts(recording, wrong, output if check is None else check)
     if as_json:
-        click.echo(json.dumps(facts))
+        show_json(facts)
     else:
         _show_summary(facts, wrong)
         if check is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 from .descriptor_reading import read_described
 from .failures import Failure
 from .options import Integer, Integers
-from .output import warn
+from .output import show_json, warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
 
@@ -122,7 +121,7 @@ def simulate(
     if "-" in (save, picture):
         pass  # standard output is a file's
     elif output == "json":
-        click.echo(json.dumps(facts_of(operation, copies)))
+        show_json(facts_of(operation, copies), indent=None)
     else:
         show_copies(operation, copies, output, limit)
     if any(copy.fault for copy in copies):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from cupytma.tensormap.rule import FULL_RANK
 
 from .failures import Failure, violations_text
 from .options import Integer, Integers, Member, TargetName
-from .output import paragraph, show, show_rows, text_width
+from .output import paragraph, show, show_json, show_rows, text_width
 from .pictures import write_picture
 from .swizzle_picture import ROWS, address_formula, chunk_formula, places, swizzle_picture
 
@@ -113,7 +112,7 @@ def swizzle(
         if picture == "-":
             return
     if as_json:
-        click.echo(json.dumps(_facts(question, chosen, advice, rows)))
+        show_json(_facts(question, chosen, advice, rows))
     else:
         _show(question, chosen, advice, rows)
 

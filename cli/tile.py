@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from .covering import Covering, covering_of, whole_tiles
 from .descriptor_reading import read_described
 from .failures import Failure, violations_text
 from .options import Integers, Member, TargetName
-from .output import paragraph, show, show_rows, text_width
+from .output import paragraph, show, show_json, show_rows, text_width
 from .pictures import show_cells, write_picture
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def tile(
         if picture == "-":
             return
     if as_json:
-        click.echo(json.dumps(_facts(covering, store)))
+        show_json(_facts(covering, store))
         return
     _show(covering, store)
     show("")
