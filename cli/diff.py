@@ -12,7 +12,7 @@ from cupytma.tensormap.fields import WORDS
 from .descriptor_reading import Described, described_at, label_of
 from .failures import Failure
 from .options import Integer, Source
-from .output import paragraph, show, show_json, show_rows
+from .output import paragraph, remark, show, show_json, show_rows
 from .sources import STANDARD_INPUT
 
 # The hardware reads the words before these (measured on an H100).
@@ -46,6 +46,9 @@ def diff(a: str, b: str, offset_a: int | None, offset_b: int | None, payload: bo
         difference for difference in one.tensor_map.diff(other.tensor_map)
         if not (payload and difference.bits.startswith(_UNREAD))
     ]
+    if one.address_name or other.address_name:
+        named = (f"{head} is {read.address_name or 'none'}" for head, read in zip(_HEADS, (one, other), strict=True))
+        remark(f"a name for an address is not compared, its bytes are 0: the name in {', in '.join(named)}")
     if as_document:
         show_json({"same": not found, "differences": [_document(difference) for difference in found]})
     elif found:

@@ -82,7 +82,7 @@ def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str
     if found.nvrtc_version is not None:
         compiler = f"{_spoken(found.nvrtc_version)}, {_shortened(found.nvrtc_path)}"
     packages = [f"{n} {v}" for n, v in found.packages.items() if n.startswith(("cupy", "cuda-bindings", "cuda-python"))]
-    kept = f"{_shortened(found.cache.folder, 36)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
+    kept = f"{_shortened(found.cache.folder, 44)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
     return [
         ("Python", f"{sys.version.split()[0]}, {_shortened(sys.executable)}"),
         ("driver", driver),
@@ -95,8 +95,9 @@ def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str
     ]
 
 
-def _shortened(path: str, room: int = 60) -> str:
-    """A path that fits beside its label: its end tells more than its beginning. JSON has it whole."""
+def _shortened(path: str, beside: int = 20) -> str:
+    """A path that fits beside so many columns: its end tells more than its beginning. JSON has it whole."""
+    room = text_width() - beside
     return path if len(path) <= room else f"…{path[1 - room:]}"
 
 

@@ -31,6 +31,16 @@ def test_version(invoke):
     assert invoke("--version").stdout == f"cupytma {cupytma.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("encod", "Did you mean encode"), ("rule", "Did you mean rules"), ("zzz", "No such command 'zzz'.")],
+)
+def test_a_command_that_is_none_is_told_what_is_near(invoke, given, said):
+    result = invoke(given, "--help")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 def test_help_lists_every_command(invoke):
     text = invoke("--help").stdout
     assert text == invoke("-h").stdout

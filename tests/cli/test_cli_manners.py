@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from invoking import Invoke
+from rich.cells import cell_len
 
 import cupytma as tma
 from cupytma.cli.application import cli
 
 MAP = tma.Tiled(data_type="UINT8", global_address=0, global_dim=(64, 64), box_dim=(64, 8)).encode().to_hex()
+MULTICAST = "cp.async.bulk.commit_group"
 TILED = "encode tiled --from-array shape=64,64,dtype=uint8,box=8,64"
 # Long ones and short ones, text and bytes.
 OUTPUTS = (
@@ -94,6 +98,27 @@ def test_the_locale_c_takes_every_output_and_argument() -> None:
         assert (arguments, result.returncode) == (arguments, 2)
         assert result.stderr.count(b"Error: ") == 1
         assert b"Traceback" not in result.stderr
+
+
+@needs_shell
+def test_json_loses_no_sign_where_the_output_takes_ascii_alone() -> None:
+    for arguments in ("rules swizzle-address --json", "check --rules --json", f"explain {MULTICAST} --json"):
+        plain = shell(f"cupytma {arguments}").stdout
+        ascii_alone = shell(f"cupytma {arguments}", PYTHONIOENCODING="ascii").stdout
+        assert ascii_alone.isascii()
+        assert json.loads(ascii_alone) == json.loads(plain)
+
+
+@pytest.mark.parametrize("columns", [44, 60, 80, 120])
+def test_tables_and_texts_fit_any_terminal(columns: int) -> None:
+    for words in (
+        "rules", "check --rules", "doctor", "cache info", "layout", "slots", "emit recipe", "bench --list", "catalogue",
+        f"tile {MAP}", f"tile {MAP} --at 0,60", f"simulate {MAP}", f"simulate {MAP} --every-box", "swizzle 128B",
+        f"simulate {MAP} -o elements --limit 9", f"diff {MAP} {'0' * 256}", "explain cp.async.bulk.commit_group;",
+        "emit tensor_load --rank 9", "encod", f"simulate {MAP} --at 1,2,3", "encode tiled", "decode zz",
+    ):  # fmt: skip
+        result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, words.split(), prog_name="cupytma")
+        assert (words, max(map(cell_len, result.output.splitlines()))) <= (words, columns)
 
 
 @needs_shell
