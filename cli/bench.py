@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import Failure
+from .options import suggested
 from .output import show, show_json, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
     from cupytma.ops.benchmark import Case, Measurement, Skipped
+
+
+def _names() -> list[str]:
+    from cupytma.ops.benchmark_cases import CASES
+
+    return sorted({name for case in CASES for name in case.names})
 
 
 @click.command(
@@ -21,7 +28,10 @@ if TYPE_CHECKING:
     "  cupytma bench --only small --repeats 50 --json\n"
     "  cupytma bench --list"
 )
-@click.option("--only", metavar="NAMES", help="Cases, operations or groups, with commas between them.", multiple=True)
+@click.option(
+    "--only", metavar="NAMES", multiple=True, shell_complete=suggested(_names),
+    help="Cases, operations or groups, with commas between them.",
+)
 @click.option(
     "--repeats", type=click.IntRange(1, 10_000), default=15, show_default=True, help="Of each call; the median counts."
 )

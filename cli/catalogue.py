@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from click.shell_completion import CompletionItem
 from cupytma.targets import Target
 
 from .failures import Failure
-from .options import TargetName, starting
+from .options import TargetName, starting, suggested
 from .output import paragraph, show_json, show_rows, text_width
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ class FamilyName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
         return starting(constructors(), incomplete)
 
 
+def _toolkits() -> Iterable[str]:
+    from cupytma import ptx
+
+    return ptx.TOOLKITS
+
+
 @click.command(
     epilog="\b\nExamples:\n"
     "  cupytma catalogue\n"
@@ -52,7 +59,10 @@ class FamilyName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
 @click.argument("words", nargs=-1)
 @click.option("--family", "-f", type=FamilyName(), help="Only forms of this instruction, such as tensor_load.")
 @click.option("--target", "-t", type=TargetName(), help="Only forms that it has.")
-@click.option("--toolkit", metavar="VERSION", help="Only forms that this CUDA version writes, such as 12.6.")
+@click.option(
+    "--toolkit", metavar="VERSION", shell_complete=suggested(_toolkits),
+    help="Only forms that this CUDA version writes, such as 12.6.",
+)
 @click.option("--names", is_flag=True, help="Print the names of the functions in cupytma.cuh instead of PTX.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that is known of each form as JSON.")
 def catalogue(

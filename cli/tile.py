@@ -14,7 +14,7 @@ from cupytma.tensormap import DataType, Interleave, Swizzle, TensorMap, Tiled
 from .covering import Covering, covering_of, whole_tiles
 from .descriptor_reading import read_described
 from .failures import Failure, violations_text
-from .options import Integers, Member, TargetName
+from .options import Integers, Member, Source, TargetName
 from .output import paragraph, show, show_json, show_rows, text_width
 from .pictures import show_cells, write_picture
 
@@ -31,7 +31,7 @@ _CHUNK = 16
     "  cupytma tile map.bin\n"
     "  cupytma tile map.bin --at 960,480 --picture tile.svg"
 )
-@click.argument("source", nargs=-1)
+@click.argument("source", nargs=-1, type=Source())
 @click.option("--data-type", type=Member(DataType), metavar="TYPE", help="Of the elements.")
 @click.option("--global-dim", type=Integers(), metavar=_DIMENSIONS, help="Extents in elements, dimension 0 first.")
 @click.option(
@@ -44,7 +44,9 @@ _CHUNK = 16
 @click.option("--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose rules hold.")
 @click.option("--at", type=Integers(), metavar=_DIMENSIONS, help="Draw the one box that starts here.")
 @click.option("--store", is_flag=True, help="Say what stores of the boxes write.")
-@click.option("--picture", metavar="FILE", help="Write a picture of the box at --at as SVG.  [the last one]")
+@click.option(
+    "--picture", type=Source(), metavar="FILE", help="Write a picture of the box at --at as SVG.  [the last one]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def tile(
     source: tuple[str, ...],

@@ -29,6 +29,9 @@ _LOADS: dict[str, tuple[str, ...]] = {
 _STORES: dict[str, tuple[str, ...]] = {
     Tiled.kind: ("tile", SCATTER4), Im2col.kind: (_IM2COL_STORE,), Im2colWide.kind: (),
 }  # fmt: skip
+MODES = tuple(dict.fromkeys(mode for table in (_LOADS, _STORES) for modes in table.values() for mode in modes))
+"""Those of loads and stores, as PTX spells them."""
+
 MEASURED = ("tile", "im2col", _IM2COL_STORE)
 """Modes of which there are recordings."""
 

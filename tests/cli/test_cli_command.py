@@ -81,6 +81,8 @@ def test_completion():
     assert "plain,encode" in _complete("cupytma en", 1)
     assert "plain,BFLOAT16" in _complete("cupytma encode tiled --data-type BF", 4)
     assert "plain,sm_90a" in _complete("cupytma encode tiled --target sm_9", 4)
+    for words in ("simulate ma", "tile ma", "decode ma", "simulate map.bin --input ma", "swizzle --picture ma"):
+        assert "file,ma" in _complete(f"cupytma {words}", len(words.split()))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
