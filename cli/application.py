@@ -17,6 +17,7 @@ from cupytma.errors import CupytmaError, CupytmaWarning
 from cupytma.version import __version__
 
 from .failures import failure_of, wrapped_message
+from .output import warn
 
 # Name, the module that holds the command (under the command's own name), and what it does in one line.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -45,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# How newer click shows the help of a group that is called alone.
+_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not to list them."""
 
@@ -59,6 +64,16 @@ class LazyGroup(click.Group):
         command.short_help = summary
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(args[0][:40], COMMANDS, n=3)
+            ctx.fail(f"No such command {args[0][:60]!r}." + (f" Did you mean {' or '.join(near)}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section(_("Commands")):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
@@ -69,13 +84,17 @@ class LazyGroup(click.Group):
         except CupytmaError as error:
             raise failure_of(error) from error
         except click.UsageError as error:
+            if isinstance(error, _HELP):
+                raise
             raise click.UsageError(wrapped_message(error.format_message()), error.ctx) from error
 
 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example:  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
+    epilog="\b\nExamples:\n"
+    "  cupytma demo\n"
+    "  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
 )
 @click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
 def cli() -> None:
@@ -107,7 +126,7 @@ def _show_warning(
     """Print a warning as errors are printed; those of other packages with the file that they are from."""
     ours = issubclass(category, CupytmaWarning)
     text = str(message) if ours else f"{category.__name__}: {message} ({filename}:{lineno})"
-    click.echo(f"Warning: {wrapped_message(text)}", err=True)
+    warn(text)
 
 
 def _give_up(message: str) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .failures import Failure
-from .output import show, table
+from .options import suggested
+from .output import show, show_json, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
     from cupytma.ops.benchmark import Case, Measurement, Skipped
+
+
+def _names() -> list[str]:
+    from cupytma.ops.benchmark_cases import CASES
+
+    return sorted({name for case in CASES for name in case.names})
 
 
 @click.command(
@@ -22,7 +28,10 @@ if TYPE_CHECKING:
     "  cupytma bench --only small --repeats 50 --json\n"
     "  cupytma bench --list"
 )
-@click.option("--only", metavar="NAMES", help="Cases, operations or groups, with commas between them.", multiple=True)
+@click.option(
+    "--only", metavar="NAMES", multiple=True, shell_complete=suggested(_names),
+    help="Cases, operations or groups, with commas between them.",
+)
 @click.option(
     "--repeats", type=click.IntRange(1, 10_000), default=15, show_default=True, help="Of each call; the median counts."
 )
@@ -60,16 +69,16 @@ def bench(only: tuple[str, ...], repeats: int, scale: str | None, as_json: bool,
         found = list(benchmark.run(cases, divisor, repeats, lambda case: report(order[case.name], case.name)))
     about = {"device": _device_name(), "target": target, "scale": divisor, "repeats": repeats}
     if as_json:
-        click.echo(json.dumps({**about, "cases": [_facts(one) for one in found]}))
+        show_json({**about, "cases": [_facts(one) for one in found]})
     else:
         _show(about, found)
 
 
 def _list(cases: Sequence[Case], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([{"name": c.name, "group": c.group, "description": c.description} for c in cases]))
+        show_json([{"name": c.name, "group": c.group, "description": c.description} for c in cases])
     else:
-        show(table(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases]))
+        show_rows(("case", "group", "what"), [(case.name, case.group, case.description) for case in cases])
 
 
 def _device_name() -> str:
@@ -88,7 +97,7 @@ def _show(about: dict[str, Any], found: Sequence[Measurement | Skipped]) -> None
     show(title + (f", extents divided by {about['scale']}" if about["scale"] != 1 else ""), style="bold")
     headings = ("case", "bytes", "µs", "GB/s", "of copy", *others)
     if measured:
-        show(table(headings, [_row(one, others) for one in measured], right=headings[1:]))
+        show_rows(headings, [_row(one, others) for one in measured], right=headings[1:])
         show(f"A plain copy reaches {measured[0].copy_rate / 1e9:,.0f} GB/s, read plus written.")
     if others:
         show(f"{', '.join(others)}: their time over ours.")

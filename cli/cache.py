@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 
 import click
 
-from .output import show, table
+from .output import show, show_json, show_rows
 
 
 @click.group(epilog="\b\nExamples:\n  cupytma cache info\n  cupytma cache clear")
@@ -29,7 +28,7 @@ def info(as_json: bool) -> None:
     found = kept.info()
     problem = _problem(found.folder)
     if as_json:
-        click.echo(json.dumps({**asdict(found), "problem": problem}))
+        show_json({**asdict(found), "problem": problem})
         return
     rows = [
         ("folder", found.folder or "none"),
@@ -38,7 +37,7 @@ def info(as_json: bool) -> None:
         ("limit", spoken_size(found.limit)),
     ]
     more = (("off", found.why_off), ("problem", problem))
-    show(table(("", ""), [*rows, *((name, text) for name, text in more if text)]))
+    show_rows(("", ""), [*rows, *((name, text) for name, text in more if text)])
 
 
 @cache.command(epilog="Example:  cupytma cache clear")
@@ -50,7 +49,7 @@ def clear(as_json: bool) -> None:
     before, after = kept.clear(), kept.info()
     removed = before.entries - after.entries
     if as_json:
-        click.echo(json.dumps({"folder": before.folder, "removed": removed, "size": before.size - after.size}))
+        show_json({"folder": before.folder, "removed": removed, "size": before.size - after.size})
     elif before.why_off and not before.folder:
         show(f"there is no cache: {before.why_off}")
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +12,8 @@ from click.shell_completion import CompletionItem
 from cupytma.targets import Target
 
 from .failures import Failure
-from .options import TargetName, starting
-from .output import show, table, text_width
+from .options import TargetName, starting, suggested
+from .output import paragraph, show_json, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.ptx import Instruction
@@ -43,6 +43,12 @@ class FamilyName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
         return starting(constructors(), incomplete)
 
 
+def _toolkits() -> Iterable[str]:
+    from cupytma import ptx
+
+    return ptx.TOOLKITS
+
+
 @click.command(
     epilog="\b\nExamples:\n"
     "  cupytma catalogue\n"
@@ -53,7 +59,10 @@ class FamilyName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # g
 @click.argument("words", nargs=-1)
 @click.option("--family", "-f", type=FamilyName(), help="Only forms of this instruction, such as tensor_load.")
 @click.option("--target", "-t", type=TargetName(), help="Only forms that it has.")
-@click.option("--toolkit", metavar="VERSION", help="Only forms that this CUDA version writes, such as 12.6.")
+@click.option(
+    "--toolkit", metavar="VERSION", shell_complete=suggested(_toolkits),
+    help="Only forms that this CUDA version writes, such as 12.6.",
+)
 @click.option("--names", is_flag=True, help="Print the names of the functions in cupytma.cuh instead of PTX.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that is known of each form as JSON.")
 def catalogue(
@@ -79,7 +88,7 @@ def catalogue(
     if as_json:
         from .instruction_text import facts
 
-        click.echo(json.dumps([facts(form) for form in found], indent=2, ensure_ascii=False))
+        show_json([facts(form) for form in found])
     elif words or family or names:
         _print_forms(found, names)
     else:
@@ -133,6 +142,6 @@ def _print_families(found: list[Instruction]) -> None:
     if room < _NARROW:
         rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
-    show(table(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX")))
+    show_rows(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX"))
     text = f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction"
-    click.echo(click.wrap_text(text, text_width()))
+    click.echo(paragraph(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections import Counter
@@ -14,10 +13,12 @@ import click
 from cupytma.errors import CupytmaError, DescriptorError, KernelWarning
 from cupytma.targets import Target
 
+from .descriptor_reading import described_in
+from .dumps import MOST_PERMISSIVE
 from .failures import Failure, failure_of, violations_text
 from .options import TargetName
-from .output import show, table, text_width
-from .progress import progress_bar
+from .output import paragraph, show, show_json, show_rows, warn
+from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 # A module of PTX may be long; what holds descriptors is short.
 _LARGEST_CODE = 1 << 27
-_PATIENCE = 0.5  # seconds without a bar
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -48,6 +48,7 @@ class MapOption(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
     "  cupytma check src/*.cu --strict\n"
     "  cupytma check kernel.ptx --tensormap 0=map.bin --sarif > check.sarif\n"
     "  cupytma check map.bin\n"
+    "  cupytma compile kernel.cu -o - | cupytma check -\n"
     "  cupytma check --rules"
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(dir_okay=False, allow_dash=True))
@@ -97,7 +98,7 @@ def check(
     checked = [_check(files[0], how)] if len(files) == 1 else _check_all(files, how)
     for one in checked:
         for warning in one.warnings:
-            click.echo(f"Warning: {one.label + ': ' if len(files) > 1 else ''}{warning}", err=True)
+            warn(f"{one.label + ': ' if len(files) > 1 else ''}{warning}")
         if one.failure is not None:
             one.failure.show()
     _print(checked, target, as_json, as_sarif)
@@ -135,7 +136,7 @@ class _Checked:
 def _check_all(files: tuple[str, ...], how: _How) -> list[_Checked]:
     """Check several files; one that cannot be checked keeps no other from it."""
     found = []
-    with progress_bar(len(files), "checking", _PATIENCE) as report:
+    with progress_bar(len(files), "checking", PATIENCE) as report:
         for done, file in enumerate(files):
             report(done, file)
             try:
@@ -182,19 +183,14 @@ def kind_of(text: str | None) -> str:
 
 
 def _read_map(path: str) -> TensorMap:
-    from cupytma.tensormap import TensorMap
-
     try:
-        return TensorMap.parse(read_file(path))
+        return described_in(read_file(path)).tensor_map
     except DescriptorError as error:
         raise Failure(f"{name_of(path)} is no tensor map: {error}") from None
 
 
 def _broken_rules(data: bytes, target: Target | None) -> tuple[Violation, ...]:
-    from cupytma.targets import TARGETS
-    from cupytma.tensormap import TensorMap
-
-    return TensorMap.parse(data).decode().violations(target or TARGETS["sm_100a"])
+    return described_in(data).tensor_map.decode().violations(target or MOST_PERMISSIVE)
 
 
 def _print_rules(as_json: bool) -> None:
@@ -202,10 +198,10 @@ def _print_rules(as_json: bool) -> None:
     from cupytma.check.report import rules_as_json
 
     if as_json:
-        click.echo(json.dumps(rules_as_json(), indent=2, ensure_ascii=False))
+        show_json(rules_as_json())
         return
     rows = [(rule.id, rule.severity.value, rule.title) for rule in RULES.values()]
-    show(table(("rule", "severity", "what must hold"), rows))
+    show_rows(("rule", "severity", "what must hold"), rows)
 
 
 def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sarif: bool) -> None:
@@ -214,13 +210,13 @@ def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sar
         several = [{"file": one.label, **document} for one, document in zip(checked, documents, strict=True)]
         # Of one kernel the findings themselves, as before there were several.
         listed = several if len(checked) > 1 else documents[0].get("findings", documents[0])
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        show_json(listed)
         return
     if as_sarif:
         from cupytma.check import report
 
         placed = [replace(found, file=found.file or one.label) for one in checked for found in one.findings]
-        click.echo(json.dumps(report.as_sarif(placed), indent=2, ensure_ascii=False))
+        show_json(report.as_sarif(placed))
         return
     for one in checked:
         for finding in one.findings:
@@ -249,10 +245,10 @@ def _print_finding(finding: Finding, label: str) -> None:
     place = finding.place if finding.file else f"{label}:{finding.line}"
     head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
     if sys.stdout.isatty():  # elsewhere one line, as editors read it
-        head = click.wrap_text(head, text_width(), subsequent_indent="    ")
+        head = paragraph(head, 0, 4)
     styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
     click.echo(head.replace(f"{finding.severity}:", styled, 1))
-    click.echo(click.wrap_text(f"fix: {finding.fix}", text_width(), "    ", "         "))
+    click.echo(paragraph(f"fix: {finding.fix}", 4, 5))
 
 
 def _summary(checked: list[_Checked]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -20,7 +19,8 @@ from cupytma.targets import target as target_of
 
 from .failures import Failure, wrapped_message
 from .options import starting
-from .output import show, table, text_width
+from .output import paragraph, show, show_json, show_rows, warn
+from .progress import PATIENCE, progress_bar
 from .sources import STANDARD_INPUT, name_of, read_file
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 27  # bytes of a source
 _MACRO = re.compile(r"[A-Za-z_]\w*(?:\([^)]*\))?", re.ASCII)
 _ENDINGS = (".ptx", ".cubin")
-_NARROW = 72  # columns that a table of kernels needs
 # What the compiler's function and this command call the same things.
 _ARGUMENTS = {"options: ": "--option ", "name_expressions: ": "--name: ", "target='sm_90a'": "--target sm_90a"}
 _HEADINGS = ("target", "kernel", "registers", "shared B", "local B", "spill B", "code B")
@@ -118,20 +117,22 @@ def compile(
     folders = [*includes, *([os.path.dirname(os.path.abspath(file))] if file != STANDARD_INPUT else [])]
     modules: dict[str, Module] = {}
     failed: dict[str, CompileError] = {}
-    for target in targets:
-        try:
-            modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
-        except CompileError as error:
-            failed[str(target)] = error
+    with progress_bar(len(targets), "compiling", PATIENCE) as report:
+        for done, target in enumerate(targets):
+            report(done, f"compiling for {target}")
+            try:
+                modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
+            except CompileError as error:
+                failed[str(target)] = error
     stem = "kernel" if file == STANDARD_INPUT else os.path.splitext(os.path.basename(file))[0]
     files = _write(output, stem, modules) if output is not None else {}
     if as_json:
-        click.echo(json.dumps(_facts(modules, failed, files), ensure_ascii=False))
+        show_json(_facts(modules, failed, files))
     elif output != STANDARD_INPUT:
         _show(modules)
         if files:
             names_of_files = (os.path.basename(path) for paths in files.values() for path in paths)
-            click.echo(click.wrap_text(f"written: {', '.join(names_of_files)}", text_width(), "", "  "))
+            click.echo(paragraph(f"written: {', '.join(names_of_files)}", 0, 2))
     _say(modules, failed, as_json)
     sys.exit(1 if failed else 0)
 
@@ -232,11 +233,8 @@ def _show(modules: dict[str, Module]) -> None:
     if not rows:
         if modules:
             show("no kernels: declare them extern \"C\" __global__, or name a template's instance with --name")
-    elif text_width() >= _NARROW:
-        show(table(_HEADINGS, rows, right=_HEADINGS[2:]))
     else:
-        for target, kernel, *numbers in rows:
-            show(f"{target} {kernel}", table(("", ""), list(zip(_HEADINGS[2:], numbers, strict=True))))
+        show_rows(_HEADINGS, rows, right=_HEADINGS[2:])
 
 
 def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, ...]]:
@@ -260,7 +258,7 @@ def _say(modules: dict[str, Module], failed: dict[str, CompileError], as_json: b
         if module.log:
             click.echo(f"{target}: {module.log}", err=True)
         for text in module.warnings:
-            click.echo(wrapped_message(f"Warning: {target}: {text}"), err=True)
+            warn(f"{target}: {text}")
     for error in failed.values():
         head, *lines = str(error).splitlines()
         label = click.style("Error:", fg="red", bold=True)

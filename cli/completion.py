@@ -16,6 +16,7 @@ from click.shell_completion import (
 )
 
 from .failures import Failure
+from .output import remark
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_CUPYTMA_COMPLETE"
@@ -109,4 +110,4 @@ def completion(ctx: click.Context, shell: str | None) -> None:
     program = ctx.find_root().info_name or "cupytma"
     click.echo(kind(ctx.find_root().command, {}, program, _VARIABLE).source(), nl=False)
     if sys.stdout.isatty():
-        click.echo(f"Note: `cupytma completion {chosen} --help` says where this goes.", err=True)
+        remark(f"`cupytma completion {chosen} --help` says where this goes.")

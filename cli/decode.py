@@ -9,11 +9,11 @@ from cupytma.targets import Target
 from cupytma.tensormap import TensorMap, Violation
 
 from .descriptor_reading import Described, described_at, one_source, read_described
-from .descriptor_writing import WRITERS, as_json, document_of, output_options, print_violations_as_json
+from .descriptor_writing import WRITERS, document_of, output_options, print_violations_as_json
 from .dumps import MOST_PERMISSIVE, Found, search
 from .failures import Failure, violations_text
 from .options import Integer, Source, TargetName
-from .output import paragraph, show, show_rows
+from .output import paragraph, show, show_json, show_rows, warn
 from .sources import name_of
 
 _DEFECT = "driver-defect"
@@ -22,9 +22,10 @@ _CHANGED = "; made or changed on a device: words 8 and 9 are not as an encoder w
 
 @click.command(
     epilog="\b\nExamples:\n"
+    "  cupytma encode tiled --from-array shape=60,100,dtype=int32,box=8,32 -o hex \\\n"
+    "      | cupytma decode -\n"
     "  cupytma decode map.bin\n"
-    "  cupytma encode tiled --from map.toml --output hex | cupytma decode -\n"
-    "  cuda-gdb … -ex 'x/16gx &map' | cupytma decode - --json\n"
+    "  cuda-gdb -p 1234 -batch -ex 'x/16gx &map' | cupytma decode - --json\n"
     "  cupytma decode core.1234 --search\n"
     "  cupytma decode parameters.bin --offset 0x40"
 )
@@ -81,11 +82,11 @@ def _warn(tensor_map: TensorMap, output: str) -> None:
     """Say on stderr what is odd about the bits, whatever form they are printed in."""
     if tensor_map.reserved_bits:
         bits = ", ".join(tensor_map.reserved_bits)
-        click.echo(paragraph(f"Warning: bits are set that mean nothing known: {bits}"), err=True)
+        warn(f"bits are set that mean nothing known: {bits}")
     if output == "table":
         return  # which has all warnings
     for warning in (w for w in tensor_map.warnings() if w.rule == _DEFECT):
-        click.echo(paragraph(f"Warning: {warning.message}; {warning.fix}"), err=True)
+        warn(f"{warning.message}; {warning.fix}")
 
 
 def _print_found(found: list[Found], path: str, output: str) -> None:
@@ -93,7 +94,7 @@ def _print_found(found: list[Found], path: str, output: str) -> None:
         documents = [
             {"offset": row.offset, "as_encoded": row.as_encoded, **document_of(row.tensor_map, None)} for row in found
         ]
-        click.echo(as_json(documents))
+        show_json(documents)
     elif output == "table" and found:
         rows = [(f"{row.offset:#x}", _summary(row)) for row in found]
         show_rows(("Offset", "Tensor map"), rows, prose=("Tensor map",))

@@ -14,7 +14,7 @@ from cupytma.tensormap import TensorMap, Tiled
 from cupytma.version import __version__
 
 from . import demo_checks, demo_kernel
-from .output import show, text_width
+from .output import paragraph, show, text_width
 
 _TARGETS = ("sm_90a", "sm_100a")
 _INSTRUCTION_WIDTH = 78
@@ -107,9 +107,7 @@ def _compiled() -> Iterator[str]:
         version = ".".join(map(str, nvrtc_version()))
         yield f"  cubin by NVRTC {version}: {', '.join(sizes)}"
     except CompileError as error:
-        yield from textwrap.wrap(
-            f"not compiled: {error}", text_width(), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        yield paragraph(f"not compiled: {error}", 2)
 
 
 def _checks() -> tuple[str, tuple[demo_checks.Check, ...]]:

@@ -73,7 +73,17 @@ def read_described(source: tuple[str, ...], what: str = "nothing to decode") -> 
 
 
 def _of_file(path: str) -> Described:
-    data = read_file(path)
+    return described_in(read_file(path))
+
+
+def described_in(data: bytes) -> Described:
+    """The tensor map that all bytes of a file show.
+
+    Raises
+    ------
+    DescriptorError, Failure
+        If there is none.
+    """
     text = as_text(data)
     try:
         return Described(TensorMap.parse(data)) if text is None else _of_text(text, data)

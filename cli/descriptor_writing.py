@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +15,7 @@ from cupytma.tensormap import TensorMap, Violation
 from .address_names import c_with_name, demand
 from .descriptor_card import print_card
 from .failures import Failure
-from .output import paragraph
+from .output import remark, show_json
 
 
 def _print_hex(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
@@ -29,7 +28,7 @@ def _print_c(tensor_map: TensorMap, target: Target | None, address_name: str) ->
 
 
 def _print_json(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
-    click.echo(as_json(document_of(tensor_map, target, address_name)))
+    show_json(document_of(tensor_map, target, address_name))
 
 
 def _print_raw(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
@@ -42,7 +41,7 @@ def _print_raw(tensor_map: TensorMap, target: Target | None, address_name: str) 
 def _note_name(tensor_map: TensorMap, target: Target | None, address_name: str) -> None:
     """Say what the bytes alone cannot: on stderr, so that pipes get the bytes alone."""
     if address_name:
-        click.echo(paragraph(f"Note: {demand(tensor_map, address_name, target)}; they are 0 here."), err=True)
+        remark(f"{demand(tensor_map, address_name, target)}; they are 0 here.")
 
 
 # Each takes the map, the target it was encoded for where that is known, and the name that stands for its address.
@@ -63,12 +62,6 @@ def document_of(tensor_map: TensorMap, target: Target | None, address_name: str 
     return document
 
 
-def as_json(value: Any) -> str:
-    """Plain values as JSON that people can read too; in ASCII where the output takes no more."""
-    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
-    return json.dumps(value, indent=2, ensure_ascii=encoding != "utf8")
-
-
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: the options ``--output`` and ``--json``, which arrive as ``output``."""
 
@@ -86,4 +79,4 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def print_violations_as_json(violations: tuple[Violation, ...]) -> None:
     """Broken rules for a program to read."""
     listed = [{"rule": v.rule, "message": v.message, "fix": v.fix, "index": v.index} for v in violations]
-    click.echo(as_json({"violations": listed}))
+    show_json({"violations": listed})

@@ -10,10 +10,9 @@ from cupytma.tensormap.debug_line import PAYLOAD_WORDS
 from cupytma.tensormap.fields import WORDS
 
 from .descriptor_reading import Described, described_at, label_of
-from .descriptor_writing import as_json
 from .failures import Failure
 from .options import Integer, Source
-from .output import paragraph, show, show_rows
+from .output import paragraph, remark, show, show_json, show_rows
 from .sources import STANDARD_INPUT
 
 # The hardware reads the words before these (measured on an H100).
@@ -47,8 +46,11 @@ def diff(a: str, b: str, offset_a: int | None, offset_b: int | None, payload: bo
         difference for difference in one.tensor_map.diff(other.tensor_map)
         if not (payload and difference.bits.startswith(_UNREAD))
     ]
+    if one.address_name or other.address_name:
+        named = (f"{head} is {read.address_name or 'none'}" for head, read in zip(_HEADS, (one, other), strict=True))
+        remark(f"a name for an address is not compared, its bytes are 0: the name in {', in '.join(named)}")
     if as_document:
-        click.echo(as_json({"same": not found, "differences": [_document(difference) for difference in found]}))
+        show_json({"same": not found, "differences": [_document(difference) for difference in found]})
     elif found:
         _print(found, (label_of(a), label_of(b)))
     raise click.exceptions.Exit(_DIFFERENT if found else _SAME)

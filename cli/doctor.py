@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .cache import spoken_size
-from .output import show, table, text_width
+from .output import paragraph, show, show_json, show_rows, text_width
 
 if TYPE_CHECKING:
     from cupytma.runtime.environment import Environment
@@ -33,7 +32,7 @@ def doctor(as_json: bool) -> None:
     missing, problems = environment.missing_headers(found), environment.problems(found)
     if as_json:
         facts = {**asdict(found), "cuda": found.cuda, "problems": problems, "missing_headers": dict(missing)}
-        click.echo(json.dumps(facts))
+        show_json(facts)
     else:
         _show(found, missing, problems)
     works = {ability.name: ability.works for ability in found.abilities}
@@ -44,24 +43,25 @@ def _show(found: Environment, missing: list[tuple[str, str]], problems: list[str
     from cupytma.version import __version__
 
     show(f"cupytma {__version__}", style="bold")
-    show(table(("", ""), _facts(found, missing)))
+    show_rows(("", ""), _facts(found, missing))
     show("What works", style="bold cyan")
     for ability in found.abilities:
         mark, style = ("yes", "green") if ability.works else ("no ", "bold red")
-        text = click.wrap_text(f"{ability.name:<12} {ability.detail}", text_width(), f"  {mark}  ", " " * 20)
-        show(text, style=style)
+        show(paragraph(f"{mark}  {ability.name:<12} {ability.detail}", 2, 18), style=style)
     steps = [(f"{a.name}:", a.fix) for a in found.abilities if a.fix] + [(f"{what}:", how) for what, how in missing]
     if steps or problems:
         show("What to do", style="bold cyan")
         if problems:
-            show(*(click.wrap_text(problem, text_width(), "  ", "    ") for problem in problems))
+            show(*(paragraph(problem, 2, 2) for problem in problems))
         _show_steps(steps)
 
 
 def _show_steps(steps: list[tuple[str, str]]) -> None:
     """What to do about each thing, below its name where there is no room beside it: commands stay whole."""
-    if all(len(f"  {label}  ") + len(how) <= text_width() for label, how in steps):
-        show(table(("", ""), steps))
+    if max((len(label) for label, _ in steps), default=0) + max((len(how) for _, how in steps), default=0) + 4 <= (
+        text_width()
+    ):
+        show_rows(("", ""), steps)
         return
     for label, how in steps:
         show(f"  {label}", *(f"    {line}" for line in textwrap.wrap(how, text_width() - 4, break_long_words=False,
@@ -82,7 +82,7 @@ def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str
     if found.nvrtc_version is not None:
         compiler = f"{_spoken(found.nvrtc_version)}, {_shortened(found.nvrtc_path)}"
     packages = [f"{n} {v}" for n, v in found.packages.items() if n.startswith(("cupy", "cuda-bindings", "cuda-python"))]
-    kept = f"{_shortened(found.cache.folder, 36)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
+    kept = f"{_shortened(found.cache.folder, 44)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
     return [
         ("Python", f"{sys.version.split()[0]}, {_shortened(sys.executable)}"),
         ("driver", driver),
@@ -95,8 +95,9 @@ def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str
     ]
 
 
-def _shortened(path: str, room: int = 60) -> str:
-    """A path that fits beside its label: its end tells more than its beginning. JSON has it whole."""
+def _shortened(path: str, beside: int = 20) -> str:
+    """A path that fits beside so many columns: its end tells more than its beginning. JSON has it whole."""
+    room = text_width() - beside
     return path if len(path) <= room else f"…{path[1 - room:]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cupytma.tensormap import TensorMap
 from cupytma.tensormap.fields import LAYOUTS, RANKS, SIZE, SWIZZLES, WORDS, known_bits
 
 from .failures import Failure
+from .progress import PATIENCE, progress_bar
 from .sources import as_text, limited, name_of, opened
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 MOST_PERMISSIVE = TARGETS["sm_100a"]
 
 _LARGEST_TEXT = 1 << 24
+_SEARCHING = "MiB searched"
 _HEAD, _PIECE = 1 << 12, 1 << 23
 _PRINTED = frozenset(range(0x20, 0x7F)) | frozenset(b"\t\r\n")
 _WORD = 8
@@ -169,11 +172,22 @@ def _bytes_at(file: IO[bytes], head: bytes, offset: int) -> bytes:
 
 def _found_in_pieces(file: IO[bytes], head: bytes) -> Iterator[Found]:
     """What is found piece by piece; a map that lies across two pieces is found in the second."""
+    total = _size_of(file)
     start, data = 0, head + file.read(_PIECE)
-    while len(data) >= SIZE:
-        yield from _found_in(data, start)
-        done = (len(data) - SIZE) // _WORD * _WORD + _WORD
-        start, data = start + done, data[done:] + file.read(_PIECE)
+    with progress_bar(None if total is None else total >> 20, _SEARCHING, PATIENCE) as report:
+        while len(data) >= SIZE:
+            yield from _found_in(data, start)
+            done = (len(data) - SIZE) // _WORD * _WORD + _WORD
+            start, data = start + done, data[done:] + file.read(_PIECE)
+            report(start >> 20, _SEARCHING)
+
+
+def _size_of(file: IO[bytes]) -> int | None:
+    """The bytes of a file; None where it is a pipe or the like."""
+    try:
+        return os.fstat(file.fileno()).st_size or None
+    except OSError:
+        return None
 
 
 def _found_in(data: bytes, start: int) -> Iterator[Found]:

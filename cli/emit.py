@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from cupytma.ptx.family import Value
 from cupytma.targets import Target
 
 from .failures import Failure
-from .instruction_text import facts, needed_compiler, remark, spelt_for, spoken_targets
+from .instruction_text import facts, needed_compiler, spelt_for, spoken_targets
 from .instruction_words import (
     Constructor,
     InstructionWord,
@@ -26,7 +25,7 @@ from .instruction_words import (
     unknown_instruction,
 )
 from .options import TargetName, parse_integer, starting
-from .output import text_width
+from .output import paragraph, remark, show_json
 from .sources import STANDARD_INPUT, as_text, name_of, read_file
 
 FORMS = ("ptx", "asm", "function")
@@ -274,7 +273,7 @@ def _write(
         spelt.append(found)
     if as_json:
         data = [{**facts(i), "asm": i.inline_asm(target), "function": i.function(target)} for i in spelt]
-        click.echo(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False))
+        show_json(data[0] if len(data) == 1 else data)
         return
     texts = [_text(instruction, form, target) for instruction in spelt]
     click.echo("\n".join(dict.fromkeys(texts) if form == "function" else texts))
@@ -298,7 +297,7 @@ def _variables(instruction: ptx.Instruction) -> Iterator[str]:
             kind = "constant " if operand.is_immediate else ""
             variables.setdefault(name, f"{kind}{operand.c_type} {name}: {operand.description}")
     for text in variables.values():
-        yield click.wrap_text(text, text_width(), "// ", "//   ")
+        yield paragraph(text, hang=2, mark="// ")
 
 
 def _sentence(text: str) -> str:

@@ -172,6 +172,8 @@ _COMMANDS: tuple[tuple[type[Parameters], Target, str, str, str], ...] = (
         "\b\nExamples:\n"
         "  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 \\\n"
         "      --box-dim 64,32 --swizzle 128B\n"
+        "  cupytma encode tiled --from-array shape=512,1024,dtype=float16,box=32,64 \\\n"
+        "      --swizzle 128B -o raw > map.bin\n"
         "  cupytma encode tiled map.toml --address 0x7f0000000000 --output c\n"
         "  cupytma encode tiled --address d_x --output c \\\n"
         "      --from-array shape=512,1024,dtype=float16,box=32,64",

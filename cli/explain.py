@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
 from .options import TargetName
-from .output import text_width
+from .output import paragraph, remark, show_json, text_width
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def explain(source: tuple[str, ...], target: Target | None, as_json: bool) -> No
     label, found = _found(source)
     lacking = [one for one in found if target and one.instruction and not one.instruction.supported_on(target)]
     if as_json:
-        click.echo(json.dumps(_facts(label, found, target), indent=2, ensure_ascii=False))
+        show_json(_facts(label, found, target))
     else:
         width = text_width()
         for block in _blocks(label, found, target, width):
@@ -59,7 +58,7 @@ def _found(source: tuple[str, ...]) -> tuple[str, list[Found]]:
     """What the source is called in messages, empty for a text; and its instructions."""
     from cupytma.ptx.parse import read, statements
 
-    from .instruction_sources import Found, find
+    from .instruction_sources import Found, find, is_cuda
 
     if not source:
         if sys.stdin is None or sys.stdin.isatty():  # closed, it is None
@@ -75,7 +74,10 @@ def _found(source: tuple[str, ...]) -> tuple[str, list[Found]]:
             )
         if not text.strip():
             raise Failure(f"{name_of(path)} is empty; it should hold PTX or CUDA C++")
-        return "stdin" if path == STANDARD_INPUT else path, find(text)
+        instructions = find(text)
+        if not (instructions or is_cuda(text) or ".version" in text):
+            remark("this is neither PTX nor CUDA C++; instructions are what `cupytma catalogue multicast`, say, prints")
+        return "stdin" if path == STANDARD_INPUT else path, instructions
     if len(source) == 1 and source[0].endswith(_FILE_ENDINGS) and " " not in source[0]:
         raise Failure(f"there is no file {source[0]!r:.100}")
     lines = [_with_operands(line) for line in statements(" ".join(source))]
@@ -147,7 +149,7 @@ def _located(one: Found, target: Target | None, width: int, explained: dict[str,
     form = one.instruction
     if form is None:
         yield from broken(one.text, width, _INDENT)
-        yield click.style(click.wrap_text(f"not understood: {one.problem}", width, _INDENT, f"{_INDENT}  "), fg="red")
+        yield click.style(paragraph(f"not understood: {one.problem}", len(_INDENT), 2), fg="red")
         return
     if repr(form) in explained:
         yield from _head(one, form, width, _INDENT)
@@ -185,7 +187,7 @@ def _missing(one: Found, target: Target | None, width: int, indent: str) -> Iter
     if target is not None and one.instruction is not None and not one.instruction.supported_on(target):
         lacking = ", ".join(sorted(f.value for f in one.instruction.features - target.features))
         text = f"{target} does not have it, for want of {lacking}."
-        yield click.style(click.wrap_text(text, width, indent, f"{indent}  "), fg="red")
+        yield click.style(paragraph(text, len(indent), 2), fg="red")
 
 
 def _summary(found: Sequence[Found], width: int) -> str:
@@ -202,4 +204,4 @@ def _summary(found: Sequence[Found], width: int) -> str:
         text += f"; together they need {needed} and exist on {spoken_targets(_common_targets(found))}"
     if wrong:
         text += f"; {wrong} not understood"
-    return click.wrap_text(text, width)
+    return paragraph(text)

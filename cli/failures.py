@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
@@ -11,7 +10,7 @@ import click
 from cupytma.errors import CupytmaError, DescriptorError, more_line
 from cupytma.tensormap import Violation
 
-from .output import text_width
+from .output import paragraph, text_width
 
 
 class Failure(click.ClickException):
@@ -77,10 +76,5 @@ def wrapped_message(message: str) -> str:
 
 
 def _wrapped_line(line: str) -> str:
-    if len(line) <= text_width():
-        return line
-    indent = " " * (len(line) - len(line.lstrip()))
-    hang = indent + ("     " if line.lstrip().startswith("fix: ") else "")
-    return textwrap.fill(
-        line.strip(), text_width(), initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False
-    )
+    fix = "fix: "
+    return line if len(line) <= text_width() else paragraph(line, hang=len(fix) * line.lstrip().startswith(fix))

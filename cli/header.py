@@ -9,7 +9,7 @@ from cupytma.targets import DEFAULT_TARGET, Target
 
 from .failures import Failure
 from .options import TargetName, starting
-from .output import text_width
+from .output import paragraph
 from .sources import STANDARD_INPUT
 
 
@@ -73,4 +73,4 @@ def header(target: Target, only: tuple[str, ...], wgmma: bool, output: str) -> N
         raise Failure(f"cannot write {output!r:.100}: {reason}") from None
     count, size = text.count("__device__ __forceinline__"), len(text.encode())
     said = f"written to {output}: {count:,} function{'s'[: count != 1]} for {target}, {size:,} bytes"
-    click.echo(click.wrap_text(said, text_width()))
+    click.echo(paragraph(said))

@@ -7,14 +7,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import click
-
 from cupytma import ptx
 from cupytma.errors import CupytmaError, EmissionError
 from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
-from .output import text_width
 
 _PLACE_TO_BREAK = re.compile(r"(?<=[ .])|(?=\.)")
 
@@ -164,8 +161,3 @@ def _lacking(instruction: ptx.Instruction, target: Target | None) -> str:
         except CupytmaError as error:
             reasons.append(f"\n  {error}")
     return f"{instruction.mnemonic} does not exist on {target}:{''.join(reasons)}" if reasons else ""
-
-
-def remark(text: str) -> None:
-    """Say something beside the output, on standard error."""
-    click.echo(textwrap.fill(f"Note: {text}", text_width(), break_on_hyphens=False), err=True)

@@ -11,10 +11,9 @@ from cupytma.tensormap import FIELDS, BitField
 from cupytma.tensormap.codec import MEANINGS
 from cupytma.tensormap.fields import CORNER_BITS, LAYOUTS, RANKS
 
-from .descriptor_writing import as_json
 from .failures import Failure
 from .options import starting
-from .output import kept_together, paragraph, show, show_rows
+from .output import kept_together, paragraph, show, show_json, show_rows
 
 KINDS = tuple(layout.replace("_", "-") for layout in LAYOUTS)
 _MOST_DIMENSIONS = 5
@@ -50,7 +49,7 @@ def layout(words: tuple[str, ...], kind: str | None, rank: int | None, as_docume
     """
     name = None if kind is None else kind.replace("-", "_")
     if rank is not None and name is not None and rank not in RANKS[name]:
-        raise click.UsageError(f"an {kind} tensor map has rank {RANKS[name][0]} to {RANKS[name][-1]}")
+        raise click.UsageError(f"a tensor map of kind {kind} has rank {RANKS[name][0]} to {RANKS[name][-1]}")
     found = [
         field for field in FIELDS
         if (name is None or name in field.layouts) and (rank is None or rank in _ranks(field, name))
@@ -60,7 +59,7 @@ def layout(words: tuple[str, ...], kind: str | None, rank: int | None, as_docume
         names = ", ".join(dict.fromkeys(field.name for field in FIELDS))
         raise Failure(f"no field is called {' or '.join(words)[:60]!r} there; there are w0 to w15 and {names}")
     if as_document:
-        click.echo(as_json([_document(field) for field in found]))
+        show_json([_document(field) for field in found])
         return
     groups = dict.fromkeys(field.layouts for field in found)
     for layouts in groups:

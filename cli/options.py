@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -11,6 +11,8 @@ from click.shell_completion import CompletionItem
 from cupytma.errors import TargetError
 from cupytma.targets import TARGETS, Target, target
 from cupytma.tensormap.enums import DriverEnum
+
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 _LONGEST = 72  # a 64-bit number in binary, with room for its prefix and sign
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
@@ -118,6 +120,11 @@ class Source(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gener
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(incomplete, type="file")]
+
+
+def suggested(find: Callable[[], Iterable[str]]) -> Completion:
+    """What completes an option with words that are looked up only when a shell asks."""
+    return lambda context, parameter, incomplete: starting(find(), incomplete)
 
 
 def starting(words: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,22 +59,50 @@ def show_rows(
     right : sequence of str
         The headings whose columns are aligned to the right.
     prose : sequence of str
-        The headings whose columns may wrap.
+        The headings whose columns may wrap; the last column may in any case, unless it is aligned to the right.
     """
     listed = list(rows)
-    widths = _widths(headings, listed, prose)
+    widths = _widths(headings, listed, (*prose, *(heading for heading in headings[-1:] if heading not in right)))
     if widths is None:
         for row in listed:
             show(*_lines(headings, row))
         return
-    show(table([_wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)], (
+    show(_table([_wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)], (
         [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in listed
     ), right))  # fmt: skip
 
 
-def paragraph(text: str, indent: int = 0, hang: int = 0) -> str:
-    """Running text as lines of the terminal's width, the first indented, the others by ``hang`` more."""
-    return _wrapped(text, text_width(), " " * indent, " " * (indent + hang))
+def paragraph(text: str, indent: int = 0, hang: int = 0, mark: str = "") -> str:
+    """Running text as lines that fit the terminal. Line breaks in it are kept.
+
+    Parameters
+    ----------
+    text : str
+    indent : int
+        Columns before every line.
+    hang : int
+        Columns more before those that a line is continued on.
+    mark : str
+        What all lines begin with, such as ``"// "``.
+    """
+    first = mark + " " * indent
+    return _wrapped(text, text_width(), first, first + " " * hang)
+
+
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print plain values as JSON that people can read too; in ASCII where the output takes no more."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=encoding != "utf8"))
+
+
+def remark(text: str, kind: str = "Note") -> None:
+    """Say something beside the output, on standard error."""
+    click.echo(paragraph(f"{kind}: {text}"), err=True)
+
+
+def warn(text: str) -> None:
+    """Warn, on standard error."""
+    remark(text, "Warning")
 
 
 def kept_together(text: str) -> str:
@@ -81,17 +110,8 @@ def kept_together(text: str) -> str:
     return text.replace(" ", _UNBROKEN)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Table:
-    """A table without lines, indented by two columns.
-
-    Parameters
-    ----------
-    headings : sequence of str
-        Empty strings for a table without headings.
-    rows : iterable of sequences of str
-    right : sequence of str
-        The headings whose columns are aligned to the right.
-    """
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str]) -> Table:
+    """A table without lines, indented by two columns."""
     from rich.table import Table
     from rich.text import Text
 
@@ -109,10 +129,10 @@ def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]], prose: Seque
 
     widths, least = [], []
     for i, heading in enumerate(headings):
-        cells = [heading, *(row[i] for row in rows)]
-        widths.append(max(map(cell_len, cells)))
-        words = [cell_len(word) for cell in cells for word in cell.split(" ")]
-        is_prose = bool(heading) and heading in prose
+        lines = [line for cell in (heading, *(row[i] for row in rows)) for line in cell.splitlines() or [""]]
+        widths.append(max(map(cell_len, lines)))
+        is_prose = heading in prose if heading else i == len(headings) - 1
+        words = (cell_len(word) for line in lines for word in line.split(" ")) if is_prose else ()
         least.append(min(widths[i], max([_NARROWEST_PROSE, *words])) if is_prose else widths[i])
     excess = sum(widths) + _GAP * len(widths) - text_width()
     for _ in range(excess):
@@ -124,11 +144,14 @@ def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]], prose: Seque
 
 
 def _wrapped(text: str, width: int, first: str = "", others: str = "") -> str:
-    """Text broken at spaces."""
-    lines = textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
-    ) if text and width else text  # fmt: skip
-    return lines.replace(_UNBROKEN, " ")
+    """Lines broken at spaces; what stands before a line is before those that it is continued on too."""
+    found = []
+    for line in text.splitlines():
+        own = line[: len(line) - len(line.lstrip(" "))]
+        found.append(textwrap.fill(
+            line.lstrip(" "), width, initial_indent=first + own, subsequent_indent=others + own, break_on_hyphens=False
+        ) if line.strip() and width else line)  # fmt: skip
+    return "\n".join(found).replace(_UNBROKEN, " ")
 
 
 def _lines(headings: Sequence[str], row: Sequence[str]) -> list[str]:

@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import show, text_width
+from .output import show
 from .sources import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from cupytma.view import Picture
 
 _STYLES = {"#": "green", "x": "bold red", ".": "dim"}
-
-
-def show_wrapped(text: str, indent: str = "", style: str | None = None, hang: str = "") -> None:
-    """Print running text, its lines no longer than the terminal's; line breaks in it are kept."""
-    for line in text.splitlines() or [""]:
-        show(click.wrap_text(line, text_width(), indent, indent + hang), style=style)
 
 
 def show_cells(line: str) -> None:

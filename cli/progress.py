@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 Report = Callable[[int, str], None]
 """Takes how much is done, and what is being done now."""
 
+PATIENCE = 0.5
+"""Seconds without a bar of work that is mostly short."""
+
 _LONGEST_LABEL = 32
 
 
 @contextmanager
-def progress_bar(total: int, label: str, patience: float = 0.0) -> Iterator[Report]:
+def progress_bar(total: int | None, label: str, patience: float = 0.0) -> Iterator[Report]:
     """Show how far some work is, on standard error where that is a terminal. It is gone when the work ends.
 
     Parameters
     ----------
-    total : int
-        Steps of the work.
+    total : int or None
+        Steps of the work; None where that is not known.
     label : str
         What is done at first.
     patience : float, optional
@@ -50,7 +53,7 @@ def progress_bar(total: int, label: str, patience: float = 0.0) -> Iterator[Repo
 class _Bar:
     """A bar that appears with the first report after its time."""
 
-    def __init__(self, total: int, label: str, begin: float) -> None:
+    def __init__(self, total: int | None, label: str, begin: float) -> None:
         self.total, self.label, self.begin = total, label, begin
         self._progress: Progress | None = None
         self._task: TaskID | None = None

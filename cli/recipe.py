@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from cupytma.targets import Target
 from .emit import emission_options
 from .instruction_text import facts, spelt_for
 from .options import starting
-from .output import show, table, text_width
+from .output import paragraph, show_json, show_rows
 
 
 class RecipeName(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
@@ -53,9 +52,9 @@ def recipe(
     if path is None:
         if as_json:
             listed = [{"path": r.path, "summary": r.summary} for r in ptx.RECIPES.values()]
-            click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+            show_json(listed)
         else:
-            show(table(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()]))
+            show_rows(("path", "what it is"), [(r.path, r.summary) for r in ptx.RECIPES.values()])
         return
     spelt = {id(step): spelt_for(step.instruction, target, toolkit)[0] for step in path.steps if step.instruction}
     if as_json:
@@ -67,10 +66,9 @@ def recipe(
             for step in path.steps
         ]  # fmt: skip
         about = {"path": path.path, "summary": path.summary, "source": path.source, "steps": steps}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        show_json(about)
         return
-    width = text_width()
-    write = partial(click.wrap_text, width=width, initial_indent="// ", subsequent_indent="//    ")
+    write = partial(paragraph, hang=3, mark="// ")
     click.echo(write(f"{path.path}: {path.summary}"))
     for number, step in enumerate(path.steps, 1):
         scope = f" [{step.scope}]" if step.scope else ""

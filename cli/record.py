@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .failures import Failure
-from .output import show, table
+from .output import paragraph, show, show_json, show_rows
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ _SHOWN = 10
 @click.command(
     epilog="\b\nExamples:\n"
     "  cupytma record --cases 2000 --output b200.npz\n"
-    "  cupytma record --check b200.npz"
+    "  cupytma record --check b200.npz\n"
+    "  cupytma record --check b200.npz --json"
 )
 @click.option("--cases", type=click.IntRange(0, 100_000), default=500, show_default=True, help="Random copies.")
 @click.option(
@@ -37,15 +38,15 @@ _SHOWN = 10
     "--check", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
     help="Hold a recording against the simulator instead; needs no GPU.",
 )
-def record(cases: int, faults: int, seed: int | None, output: str, check: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def record(cases: int, faults: int, seed: int | None, output: str, check: str | None, as_json: bool) -> None:
     """Record what this machine's GPU does with random tensor copies.
 
     Loads, stores and reductions through random tensor maps run on the GPU, one by one, and their bytes and transaction
     counts go to a file with the names of the card, its driver and CUDA. Then the simulator does the same, and every
     difference is printed: the exit code is 0 if there is none and 1 if there is one.
 
-    On GPUs newer than Hopper the copies include modes and types that the
-    simulator knows from documents alone.
+    On GPUs newer than Hopper the copies include modes and types that the simulator knows from documents alone.
 
     A recording of a GPU that the simulator has not been measured against is worth sending to its authors.
     """
@@ -63,9 +64,13 @@ def record(cases: int, faults: int, seed: int | None, output: str, check: str | 
         except OSError as error:
             raise Failure(f"cannot write {output!r}: {error.strerror or error}") from None
     wrong = list(recorder.disagreements(recording))
-    _show_summary(recording, wrong)
-    if check is None:
-        show(f"written to {output}")
+    facts = _facts(recording, wrong, output if check is None else check)
+    if as_json:
+        show_json(facts)
+    else:
+        _show_summary(facts, wrong)
+        if check is None:
+            show(f"written to {output}")
     sys.exit(1 if wrong else 0)
 
 
@@ -78,25 +83,37 @@ def _recorded(cases: int, faults: int, seed: int) -> Recording:
         return record_random(cases, faults, seed, progress=lambda done, _: report(done, "copies"))
 
 
-def _show_summary(recording: Recording, wrong: list[Disagreement]) -> None:
+def _facts(recording: Recording, wrong: list[Disagreement], file: str) -> dict[str, Any]:
     from cupytma.record.prediction import undescribed
     from cupytma.record.recording import DIED, KINDS
 
-    about = {name: value for name, value in recording.about.items() if name != "counted"}
-    show(table(("", ""), [*about.items(), ("seed", str(recording.seed))]))
-    rows = []
+    kinds = {}
     for kind, (name, *_) in enumerate(KINDS):
         numbers = [i for i, case in enumerate(recording.cases) if case.kind == kind]
         died = sum(recording.observations[i].outcome == DIED for i in numbers)
-        differ = sum(one.case.kind == kind for one in wrong)
         if numbers:
-            rows.append((f"{name}s", str(len(numbers)), str(died), str(differ)))
-    show(table(("", "copies", "died", "differ"), rows, right=("copies", "died", "differ")))
-    silent = undescribed(recording)
-    if silent:
-        show(f"{len(silent)} of them are such as no document describes; they are recorded and not compared")
+            kinds[name] = {"copies": len(numbers), "died": died, "differ": sum(one.case.kind == kind for one in wrong)}
+    return {
+        "file": file,
+        "about": {name: value for name, value in recording.about.items() if name != "counted"},
+        "seed": recording.seed,
+        "copies": len(recording.cases),
+        "kinds": kinds,
+        "not_compared": len(undescribed(recording)),
+        "differences": [{"case": w.number, "difference": w.difference, "copy": str(w.case)} for w in wrong],
+    }
+
+
+def _show_summary(facts: dict[str, Any], wrong: list[Disagreement]) -> None:
+    show_rows(("", ""), [*facts["about"].items(), ("seed", str(facts["seed"]))])
+    headings = ("copies", "died", "differ")
+    rows = [(f"{kind}s", *(str(counts[name]) for name in headings)) for kind, counts in facts["kinds"].items()]
+    show_rows(("", *headings), rows, right=headings)
+    if facts["not_compared"]:
+        silent = "of them are such as no document describes; they are recorded and not compared"
+        show(paragraph(f"{facts['not_compared']} {silent}"))
     for one in wrong[:_SHOWN]:
-        show(str(one), style="red")
+        show(paragraph(str(one)), style="red")
     if len(wrong) > _SHOWN:
         show(f"… and {len(wrong) - _SHOWN} more")
-    show("hardware and simulator agree" if not wrong else f"{len(wrong)} of {len(recording.cases)} copies differ")
+    show("hardware and simulator agree" if not wrong else f"{len(wrong)} of {facts['copies']} copies differ")

@@ -14,10 +14,9 @@ from cupytma.targets import TARGETS, Target
 from cupytma.tensormap import FOLKLORE, RULES, Folklore, Rule
 from cupytma.tensormap.rule import MODES, OPERANDS
 
-from .descriptor_writing import as_json
 from .failures import Failure
 from .options import TargetName, starting
-from .output import paragraph, show
+from .output import paragraph, show, show_json
 
 KINDS = tuple(mode.replace("_", "-") for mode in MODES)
 _FOLKLORE = "folklore"
@@ -73,7 +72,7 @@ def rules(
     if not found:
         raise Failure(_nothing(words, named))
     if as_document:
-        click.echo(as_json([_document(row) for row in found]))
+        show_json([_document(row) for row in found])
     elif is_whole:
         for row in dict.fromkeys(found):
             _print_whole(row)

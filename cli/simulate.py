@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from .descriptor_reading import read_described
 from .failures import Failure
-from .map_source import read_tensor_map
-from .options import Integer, Integers
+from .options import Integer, Integers, Source, suggested
+from .output import show_json, warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
 
@@ -27,14 +27,28 @@ _ROWS = 4
 _ONE_TILE = ("hex", "elements")  # outputs of a single copy
 
 
+def _modes() -> tuple[str, ...]:
+    from cupytma.sim.modes import MODES
+
+    return MODES
+
+
+def _operations() -> tuple[str, ...]:
+    from cupytma.sim.reductions import OPERATIONS
+
+    return OPERATIONS
+
+
 @click.command(
     epilog="\b\nExamples:\n"
+    "  cupytma encode tiled --from-array shape=60,100,dtype=int32,box=8,32 -o hex \\\n"
+    "      | cupytma simulate - --at 96,56\n"
     "  cupytma simulate map.bin --at 64,32\n"
     "  cupytma simulate map.bin --at 64,32 --input x.npy -o hex\n"
     "  cupytma simulate map.bin --at 0,0 --direction store --save after.npy\n"
     "  cupytma simulate map.bin --every-box --json"
 )
-@click.argument("source", nargs=-1)
+@click.argument("source", nargs=-1, type=Source())
 @click.option(
     "--at", "starts", multiple=True, type=Integers(), metavar=_DIMENSIONS,
     help="Start of a copy in elements, dimension 0 first; again for more copies.  [default: 0,0,…]",
@@ -44,15 +58,25 @@ _ONE_TILE = ("hex", "elements")  # outputs of a single copy
 @click.option(
     "--offsets", type=Integers(), metavar=_DIMENSIONS, default="", help="Of an im2col load, in pixels, W first."
 )
-@click.option("--mode", metavar="NAME", help="The instruction's, as PTX spells it.  [default: what the map says]")
+@click.option(
+    "--mode", metavar="NAME", shell_complete=suggested(_modes),
+    help="The instruction's, as PTX spells it.  [default: what the map says]",
+)
 @click.option(
     "--direction", type=click.Choice(DIRECTIONS), default="load", show_default=True, help="What is simulated."
 )
-@click.option("--op", default="add", show_default=True, metavar="NAME", help="Of a reduction.")
 @click.option(
-    "--input", "input_file", metavar="FILE", help="The tensor as .npy, shaped as numpy has it: dimension 0 last."
+    "--op", default="add", show_default=True, metavar="NAME", shell_complete=suggested(_operations),
+    help="Of a reduction.",
 )
-@click.option("--tile", "tile_file", metavar="FILE", help="What is stored as .npy: elements, or shared memory's bytes.")
+@click.option(
+    "--input", "input_file", type=Source(), metavar="FILE",
+    help="The tensor as .npy, shaped as numpy has it: dimension 0 last.",
+)
+@click.option(
+    "--tile", "tile_file", type=Source(), metavar="FILE",
+    help="What is stored as .npy: elements, or shared memory's bytes.",
+)
 @click.option(
     "--data", type=click.Choice(("index", "random", "zeros")), default="index", show_default=True,
     help="Elements where no file gives them: each its own number, or random.",
@@ -67,8 +91,11 @@ _ONE_TILE = ("hex", "elements")  # outputs of a single copy
     show_default=True, help="What to print; npy is --save to standard output.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
-@click.option("--save", metavar="FILE", help="Write shared memory after a load, or the tensor after a store, as .npy.")
-@click.option("--picture", metavar="FILE", help="Write a picture of the (first) copy as SVG.")
+@click.option(
+    "--save", type=Source(), metavar="FILE",
+    help="Write shared memory after a load, or the tensor after a store, as .npy.",
+)
+@click.option("--picture", type=Source(), metavar="FILE", help="Write a picture of the (first) copy as SVG.")
 @click.option(
     "--limit", type=click.IntRange(0), default=64, show_default=True, help="Lines of elements and bytes; 0 for all."
 )
@@ -100,7 +127,7 @@ def simulate(
             raise click.UsageError("-o npy is --save to standard output; give one of them")
         save = "-"
     _check_streams(source, (input_file, tile_file), (save, picture))
-    tensor_map = read_tensor_map(source)
+    tensor_map = read_described(source, "no tensor map").tensor_map
     operation = simulation.Operation(tensor_map, **_with_rows(how, rows))
     _check_use(operation, input_file, tile_file, save, output)
     if every_box and (starts or rows):
@@ -119,7 +146,7 @@ def simulate(
     if "-" in (save, picture):
         pass  # standard output is a file's
     elif output == "json":
-        click.echo(json.dumps(facts_of(operation, copies)))
+        show_json(facts_of(operation, copies), indent=None)
     else:
         show_copies(operation, copies, output, limit)
     if any(copy.fault for copy in copies):
@@ -216,7 +243,7 @@ def _write_picture(path: str, operation: Operation, copies: Sequence[Copy]) -> N
 
     start = next((copy.start for copy in copies if copy.fault is None), None)
     if start is None:
-        click.echo("Warning: there is no picture of a copy that kills the kernel", err=True)
+        warn("there is no picture of a copy that kills the kernel")
         return
     if isinstance(operation.parameters, Tiled):
         drawn = view.tile(operation.tensor_map, start, mode=operation.load_mode)

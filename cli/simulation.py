@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cupytma.targets import TARGETS
 
 from .failures import Failure
-from .progress import progress_bar
+from .progress import PATIENCE, progress_bar
 from .tensor_memory import element_dtype, generated, generated_window
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 Start = tuple[int, ...]
 
 MOST_COPIES = 100_000
-PATIENCE = 0.5
-"""Seconds without a bar."""
 
 _CHUNK = 16
 _SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .output import show, table, text_width
-from .pictures import show_cells, show_wrapped
+from .output import paragraph, show, show_rows, text_width
+from .pictures import show_cells
 
 if TYPE_CHECKING:
     from .simulation import Copy, Operation, Start
@@ -61,22 +61,23 @@ def _place(start: Start) -> str:
 
 
 def _show_fault(operation: Operation, copy: Copy) -> None:
-    show_wrapped(_title(operation), style="bold")
-    show_wrapped(f"at {_place(copy.start)}: the kernel dies, and nothing is moved", "  ", "bold red")
-    show_wrapped(str(copy.fault), "  ", hang="  ")
+    show(paragraph(_title(operation)), style="bold")
+    show(paragraph(f"at {_place(copy.start)}: the kernel dies, and nothing is moved", 2), style="bold red")
+    show(paragraph(str(copy.fault), 2, 2))
 
 
 def _show_summary(operation: Operation, copy: Copy) -> None:
     from . import box_picture
 
     assert copy.tile is not None
-    show_wrapped(_title(operation), style="bold")
-    show(table(("", ""), _summary(operation, copy)), "")
+    show(paragraph(_title(operation)), style="bold")
+    show_rows(("", ""), _summary(operation, copy))
+    show("")
     p = operation.parameters
     for line in box_picture.box_picture(p, copy.tile, text_width() - 2):
         show_cells(f"  {line}")
     for line in (box_picture.legend(copy.tile, operation.stores), *box_picture.other_dimensions(p, copy.tile)):
-        show_wrapped(line, "  ")
+        show(paragraph(line, 2))
     if operation.direction != "prefetch":
         show("")
         _show_values(operation, copy)
@@ -116,7 +117,7 @@ def _show_values(operation: Operation, copy: Copy) -> None:
     held = "is stored" if operation.stores else "arrives"
     rows = values.reshape(-1, values.shape[-1])
     title = f"The tile that {held}, {shape}{' as rows' if values.ndim > 2 else ''}, the swizzle undone"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     width = text_width() - 2
     edge = 3 if width >= _ROOMY else 2
     text = np.array2string(
@@ -146,25 +147,29 @@ def _show_elements(operation: Operation, copy: Copy, limit: int) -> None:
     shown, rest = _show_limited(element_rows(copy, operation), limit, copy.entries)
     headings = ("byte", "value", "coordinates", "global address")
     columns = len(headings) - (text_width() < _ROOMY)
-    show(table(headings[:columns], [row[:columns] for row in shown], right=headings[:2]), *([rest] if rest else []))
+    show_rows(headings[:columns], [row[:columns] for row in shown], right=headings[:2])
+    if rest:
+        show(rest)
 
 
 def _show_many(operation: Operation, copies: Sequence[Copy], limit: int) -> None:
-    show_wrapped(_title(operation), style="bold")
+    show(paragraph(_title(operation)), style="bold")
     shown, rest = _show_limited((_row(copy) for copy in copies), limit, len(copies))
     headings = ("start", "bytes", "inside", "outside", "fault")
     faults = [copy for copy in copies if copy.fault is not None]
     columns = len(headings) - (not faults)
-    show(table(headings[:columns], [row[:columns] for row in shown], right=headings[1:4]), *([rest] if rest else []))
+    show_rows(headings[:columns], [row[:columns] for row in shown], right=headings[1:4])
+    if rest:
+        show(rest)
     done = f"{len(copies)} copies"
     if operation.direction == "load":
         done += f", {sum(copy.transaction_bytes for copy in copies):,} B for mbarriers"
     if past := sum(copy.past_rows for copy in copies):
         done += f", {past} B written after the tensor's rows"
-    show_wrapped(done)
+    show(paragraph(done))
     if faults:
-        show_wrapped(f"{len(faults)} of them kill the kernel; the first:", style="bold red")
-        show_wrapped(str(faults[0].fault), "  ", hang="  ")
+        show(paragraph(f"{len(faults)} of them kill the kernel; the first:"), style="bold red")
+        show(paragraph(str(faults[0].fault), 2, 2))
 
 
 def _row(copy: Copy) -> tuple[str, ...]:

@@ -12,9 +12,8 @@ from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import SLOT_ALIGNMENT
 
 from .descriptor_reading import read_described
-from .descriptor_writing import as_json
 from .options import Source, TargetName
-from .output import kept_together, paragraph, show
+from .output import kept_together, paragraph, show, show_json
 
 # Its rank bits mean nothing, so that its slots are those of every kind and rank.
 _OF_EVERY_KIND = TensorMap(b"\xff" * SIZE)
@@ -45,7 +44,7 @@ def slots(source: tuple[str, ...], target: Target | None, as_document: bool) -> 
     fields = [mutator for mutator in MUTATORS.values() if _is_on(mutator, target)]
     if as_document:
         rows = [_slot_document(slot, bool(source)) for slot in found]
-        click.echo(as_json({"slots": rows, "replace_fields": [_field_document(mutator, target) for mutator in fields]}))
+        show_json({"slots": rows, "replace_fields": [_field_document(mutator, target) for mutator in fields]})
         return
     show("Slots: the first 64 bytes", style="bold")
     for slot in found:

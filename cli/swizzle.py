@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,9 @@ from cupytma.tensormap import DataType, Swizzle, Tiled
 from cupytma.tensormap.rule import FULL_RANK
 
 from .failures import Failure, violations_text
-from .options import Integer, Integers, Member, TargetName
-from .output import show, table, text_width
-from .pictures import show_wrapped, write_picture
+from .options import Integer, Integers, Member, Source, TargetName
+from .output import paragraph, show, show_json, show_rows, text_width
+from .pictures import write_picture
 from .swizzle_picture import ROWS, address_formula, chunk_formula, places, swizzle_picture
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class _Question:
     "--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose swizzles are considered."
 )
 @click.option("--rows", type=click.IntRange(1, _LARGEST_ROWS), default=ROWS, show_default=True, help="Of the picture.")
-@click.option("--picture", metavar="FILE", help="Write the picture as SVG; - is standard output.")
+@click.option("--picture", type=Source(), metavar="FILE", help="Write the picture as SVG; - is standard output.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def swizzle(
     name: Swizzle | int | None,
@@ -113,7 +112,7 @@ def swizzle(
         if picture == "-":
             return
     if as_json:
-        click.echo(json.dumps(_facts(question, chosen, advice, rows)))
+        show_json(_facts(question, chosen, advice, rows))
     else:
         _show(question, chosen, advice, rows)
 
@@ -217,28 +216,28 @@ def _show(question: _Question, chosen: Swizzle, advice: SwizzleAdvice, rows: int
 
     width = text_width()
     title = f"Swizzle {chosen}: row:chunk in each 16 bytes of shared memory, 128 bytes a line"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     show(*swizzle_picture(chosen, rows, question.shared_offset, width), "")
     show("Index formulas, in C", style="bold")
     formulas = [("byte at a", address_formula(chosen)), ("chunk of a row", chunk_formula(chosen))]
-    show(table(("", ""), formulas))
+    show_rows(("", ""), formulas)
     note = "a: absolute shared address, without the swizzle. chunk: 16 bytes, of a tile at a multiple of 1024."
     if pattern_of(chosen).flips:
         note += " ': in this line the 8-byte halves of every chunk have changed places."
-    show_wrapped(note, "  ")
+    show(paragraph(note, 2))
     show("")
     p = question.parameters
     title = f"Bank conflicts of a {' × '.join(map(str, p.box_dim))} tile of {p.data_type}, read whole by one warp"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     headings = ("swizzle", *_ACCESSES, "bytes")
-    show(table(headings, [_row(question, result.swizzle) for result in advice.results], right=headings[1:]))
+    show_rows(headings, [_row(question, result.swizzle) for result in advice.results], right=headings[1:])
     for refused, broken in advice.illegal.items():
-        show_wrapped(f"{refused} cannot be had: {broken[0].message}", "  ", hang="  ")
+        show(paragraph(f"{refused} cannot be had: {broken[0].message}", 2, 2))
     show("")
-    show_wrapped(_recommendation(question, advice), style="bold")
+    show(paragraph(_recommendation(question, advice)), style="bold")
     for way_out in (_narrower(question, advice), _wider_reads(question, advice)):
         if way_out:
-            show_wrapped(way_out)
+            show(paragraph(way_out))
 
 
 def _row(question: _Question, swizzle: Swizzle) -> tuple[str, ...]:

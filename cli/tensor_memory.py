@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from .array_files import LARGEST
-from .failures import Failure, wrapped_message
+from .failures import Failure
+from .output import warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,9 +103,7 @@ class Layout:
             return np.concatenate([array, np.zeros(CHUNK, np.uint8)])
         self._check(array, name)
         if array.dtype.kind == "f" and array.dtype != self.dtype:
-            click.echo(
-                wrapped_message(f"Warning: {name} holds {array.dtype}, whose bits are taken for {self.dtype}"), err=True
-            )
+            warn(f"{name} holds {array.dtype}, whose bits are taken for {self.dtype}")
         memory = self.empty()
         self.view(memory)[...] = array.view(self.dtype) if array.dtype != self.dtype else array
         return memory

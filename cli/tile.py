@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,11 @@ from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap import DataType, Interleave, Swizzle, TensorMap, Tiled
 
 from .covering import Covering, covering_of, whole_tiles
+from .descriptor_reading import read_described
 from .failures import Failure, violations_text
-from .map_source import read_tensor_map
-from .options import Integers, Member, TargetName
-from .output import show, table, text_width
-from .pictures import show_cells, show_wrapped, write_picture
+from .options import Integers, Member, Source, TargetName
+from .output import paragraph, show, show_json, show_rows, text_width
+from .pictures import show_cells, write_picture
 
 if TYPE_CHECKING:
     from cupytma.sim.model import Dimension
@@ -28,11 +27,11 @@ _CHUNK = 16
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  cupytma tile map.bin\n"
     "  cupytma tile --data-type FLOAT16 --global-dim 1000,500 --box-dim 64,32\n"
+    "  cupytma tile map.bin\n"
     "  cupytma tile map.bin --at 960,480 --picture tile.svg"
 )
-@click.argument("source", nargs=-1)
+@click.argument("source", nargs=-1, type=Source())
 @click.option("--data-type", type=Member(DataType), metavar="TYPE", help="Of the elements.")
 @click.option("--global-dim", type=Integers(), metavar=_DIMENSIONS, help="Extents in elements, dimension 0 first.")
 @click.option(
@@ -45,7 +44,9 @@ _CHUNK = 16
 @click.option("--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose rules hold.")
 @click.option("--at", type=Integers(), metavar=_DIMENSIONS, help="Draw the one box that starts here.")
 @click.option("--store", is_flag=True, help="Say what stores of the boxes write.")
-@click.option("--picture", metavar="FILE", help="Write a picture of the box at --at as SVG.  [the last one]")
+@click.option(
+    "--picture", type=Source(), metavar="FILE", help="Write a picture of the box at --at as SVG.  [the last one]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def tile(
     source: tuple[str, ...],
@@ -71,7 +72,7 @@ def tile(
         if picture == "-":
             return
     if as_json:
-        click.echo(json.dumps(_facts(covering, store)))
+        show_json(_facts(covering, store))
         return
     _show(covering, store)
     show("")
@@ -87,7 +88,7 @@ def _tensor_map(source: tuple[str, ...], given: dict[str, Any], target: Target) 
     if not given:
         if not source and (sys.stdin is None or sys.stdin.isatty()):
             raise click.UsageError("nothing to tile; give a tensor map, or --data-type, --global-dim and --box-dim")
-        return read_tensor_map(source)
+        return read_described(source).tensor_map
     missing = [f"--{name.replace('_', '-')}" for name in ("data_type", "global_dim", "box_dim") if name not in given]
     if missing:
         raise click.UsageError(f"missing {', '.join(missing)}")
@@ -102,10 +103,11 @@ def _tensor_map(source: tuple[str, ...], given: dict[str, Any], target: Target) 
 def _show(covering: Covering, store: bool) -> None:
     p = covering.parameters
     unit = f"slices of {p.slice_bytes} B" if p.slice_bytes else str(p.data_type)
-    show_wrapped(f"A tensor of {_product(p.global_dim)} {unit} in boxes of {_product(p.box_dim)}", style="bold")
+    show(paragraph(f"A tensor of {_product(p.global_dim)} {unit} in boxes of {_product(p.box_dim)}"), style="bold")
     headings = ("dimension", *(str(number) for number in range(len(covering.dimensions))))
-    show(table(headings, _rows(covering), right=headings[1:]), "")
-    show(table(("", ""), _totals(covering, store)))
+    show_rows(headings, _rows(covering), right=headings[1:])
+    show("")
+    show_rows(("", ""), _totals(covering, store))
 
 
 def _rows(covering: Covering) -> list[tuple[str, ...]]:
@@ -171,7 +173,7 @@ def _show_covering(covering: Covering) -> None:
     for line in lines:
         show_cells(f"  {line}")
     more = "".join(f"; {d.boxes} times along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
-    show_wrapped(legend(lines) + more, "  ")
+    show(paragraph(legend(lines) + more, 2))
 
 
 def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
@@ -182,11 +184,11 @@ def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
     found, parameters = sim.tile_map(tensor_map, at), tensor_map.decode()
     inside = int(found.inside.sum())
     title = f"The box at {_product(at, ', ')}: {inside:,} in bounds, {len(found.inside) - inside:,} outside"
-    show_wrapped(title, style="bold")
+    show(paragraph(title), style="bold")
     for line in box_picture.box_picture(parameters, found, text_width() - 2):
         show_cells(f"  {line}")
     for line in (box_picture.legend(found, False), *box_picture.other_dimensions(parameters, found)):
-        show_wrapped(line, "  ")
+        show(paragraph(line, 2))
 
 
 def _product(numbers: tuple[int, ...], sign: str = " × ") -> str:

@@ -323,8 +323,8 @@ def _kinds(launch: Launch) -> Iterator[Suspect]:
             kind = "im2col" if entry.is_im2col else "tiled"
             yield launch.suspect(
                 "map-kind", None,
-                f"{entry.label} is a {kind} map of rank {entry.parameters.rank}; the kernel's copies take maps that "
-                f"are {', '.join(taken)}",
+                f"{entry.label} is a map of kind {kind} and rank {entry.parameters.rank}; the kernel's copies "
+                f"take maps that are {', '.join(taken)}",
                 "pass a map of the instruction's rank and mode", False,
             )  # fmt: skip
 

@@ -29,6 +29,9 @@ _LOADS: dict[str, tuple[str, ...]] = {
 _STORES: dict[str, tuple[str, ...]] = {
     Tiled.kind: ("tile", SCATTER4), Im2col.kind: (_IM2COL_STORE,), Im2colWide.kind: (),
 }  # fmt: skip
+MODES = tuple(dict.fromkeys(mode for table in (_LOADS, _STORES) for modes in table.values() for mode in modes))
+"""Those of loads and stores, as PTX spells them."""
+
 MEASURED = ("tile", "im2col", _IM2COL_STORE)
 """Modes of which there are recordings."""
 
@@ -65,7 +68,7 @@ def mode_of(tensor_map: TensorMap, mode: str | None, *, store: bool) -> str:
         raise SimulationError(
             f"no {parameters.kind} store exists on targets of PTX 9.3 and before; encode an Im2col for the store"
         )
-    what = f"for a {'store' if store else 'load'} of a {parameters.kind} tensor map"
+    what = f"for a {'store' if store else 'load'} of a tensor map of kind {parameters.kind}"
     chosen = _chosen(mode, _default(parameters, legal), legal, what)
     _check_gathered(parameters, chosen)
     _check_direction(parameters, store=store)
@@ -93,7 +96,7 @@ def verified(tensor_map: TensorMap, mode: str | None = None) -> bool:
         raise SimulationError(f"tensor_map is a {type(tensor_map).__name__}; pass a TensorMap")
     parameters = tensor_map.decode()
     legal = tuple(dict.fromkeys((*_LOADS[parameters.kind], *_STORES[parameters.kind])))
-    chosen = _chosen(mode, _default(parameters, legal), legal, f"of a {parameters.kind} tensor map")
+    chosen = _chosen(mode, _default(parameters, legal), legal, f"of a tensor map of kind {parameters.kind}")
     return chosen in MEASURED and not parameters.violations(DEFAULT_TARGET)
 
 

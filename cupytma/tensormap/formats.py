@@ -175,7 +175,7 @@ class DictForms:
         }
         if any(problems.values()):
             listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
-            raise DescriptorError(f"these are no parameters of a {getattr(kind, _KIND)} tensor map; {listed}")
+            raise DescriptorError(f"these are no parameters of a tensor map of kind {getattr(kind, _KIND)}; {listed}")
         made: P = kind(**{name: _loaded(value) for name, value in values.items()})
         return made
 

@@ -111,7 +111,7 @@ def tile(
     given = map_of(subject)
     parameters = given.decode()
     if not isinstance(parameters, Tiled):
-        raise PictureError(f"a {parameters.kind} map has no box; `view.im2col` draws its pixels")
+        raise PictureError(f"an {parameters.kind} map has no box; `view.im2col` draws its pixels")
     plan = geometry(given, mode)
     start = check_coordinates(plan, (0,) * plan.coordinates if coordinates is None else coordinates)
     found = tile_map(given, start, mode=mode)

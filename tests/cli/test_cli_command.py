@@ -31,6 +31,16 @@ def test_version(invoke):
     assert invoke("--version").stdout == f"cupytma {cupytma.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("encod", "Did you mean encode"), ("rule", "Did you mean rules"), ("zzz", "No such command 'zzz'.")],
+)
+def test_a_command_that_is_none_is_told_what_is_near(invoke, given, said):
+    result = invoke(given, "--help")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 def test_help_lists_every_command(invoke):
     text = invoke("--help").stdout
     assert text == invoke("-h").stdout
@@ -71,6 +81,8 @@ def test_completion():
     assert "plain,encode" in _complete("cupytma en", 1)
     assert "plain,BFLOAT16" in _complete("cupytma encode tiled --data-type BF", 4)
     assert "plain,sm_90a" in _complete("cupytma encode tiled --target sm_9", 4)
+    for words in ("simulate ma", "tile ma", "decode ma", "simulate map.bin --input ma", "swizzle --picture ma"):
+        assert "file,ma" in _complete(f"cupytma {words}", len(words.split()))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")

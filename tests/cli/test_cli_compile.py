@@ -52,9 +52,9 @@ def test_a_table_says_what_each_kernel_takes(invoke: Invoke, kernel: Path) -> No
 def test_on_a_narrow_terminal_each_kernel_has_lines_of_its_own(
     invoke: Invoke, kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cupytma.cli.compile.text_width", lambda: 40)
+    monkeypatch.setattr("cupytma.cli.output.text_width", lambda: 40)
     result = invoke("compile", str(kernel))
-    assert "sm_90a local" in result.stdout
+    assert result.stdout.splitlines()[:2] == ["  sm_90a", "    kernel: local"]
     assert max(map(len, result.stdout.splitlines())) <= 40
 
 

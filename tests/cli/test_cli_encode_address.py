@@ -115,3 +115,35 @@ def test_what_is_neither_a_number_nor_a_name(invoke, text, said):
     ):
         assert result.exit_code == 2
         assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("output", ["c", "json"])
+@pytest.mark.parametrize(
+    "command",
+    [("decode",), ("slots",), ("tile",), ("simulate",), ("check",), ("simulate", "--json"), ("diff", ZERO.to_hex())],
+    ids=lambda words: words[0],
+)
+def test_every_command_that_takes_a_map_reads_one_with_a_name(invoke, tmp_path, command, output):
+    text = invoke(*TILED, "--address", "d_x", "-o", output).stdout
+    path = tmp_path / "map"
+    path.write_text(text)
+    from_file, from_pipe = invoke(*command, str(path)), invoke(*command, "-", input=text)
+    assert from_file.exit_code == 0
+    assert from_file.stderr == "" or command[0] == "diff"
+    assert from_pipe.stdout == from_file.stdout
+
+
+def test_names_are_not_compared_and_that_is_said(invoke):
+    text = invoke(*TILED, "--address", "d_x", "-o", "c").stdout
+    result = invoke("diff", "-", ZERO.to_hex(), input=text)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the name in A is d_x, in B is none" in " ".join(result.stderr.split())
+
+
+def test_a_map_of_a_parameter_may_have_a_name(invoke, tmp_path):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+    path = tmp_path / "map.c"
+    path.write_text(invoke(*TILED, "--address", "d_x", "-o", "c").stdout)
+    kernel = "extern \"C\" __global__ void empty(const __grid_constant__ CUtensorMap map) {}"
+    result = invoke("check", "-", "--tensormap", f"0={path}", input=f'#include "cupytma.cuh"\n{kernel}')
+    assert (result.exit_code, result.stdout) == (0, "nothing found\n")

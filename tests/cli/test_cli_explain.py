@@ -215,6 +215,14 @@ def test_other_families_are_passed_over() -> None:
 def test_a_source_without_any_ends_well(invoke: Invoke) -> None:
     result = invoke("explain", "-", input="__global__ void k() {}")
     assert (result.exit_code, result.stdout) == (0, "no instruction of the family in it\n")
+    assert result.stderr == ""
+
+
+def test_what_is_no_source_at_all_is_told_what_would_be_one(invoke: Invoke) -> None:
+    listed = invoke("catalogue").stdout
+    result = invoke("explain", "-", input=listed)
+    assert (result.exit_code, result.stdout) == (0, "no instruction of the family in it\n")
+    assert "Note: this is neither PTX nor CUDA C++" in result.stderr
 
 
 # What is wrong.

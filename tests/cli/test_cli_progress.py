@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cupytma.cli import dumps
 from cupytma.cli.progress import progress_bar
 
 
@@ -108,3 +110,38 @@ def test_results_are_not_mixed_with_the_bar() -> None:
     assert b"100 copies" in shown.stdout
     assert shown.stdout == plain.stdout
     assert plain.stderr == b""
+
+
+def test_a_search_shows_how_many_mebibytes_are_done(on_terminal, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(dumps, "PATIENCE", 0)
+    path = tmp_path / "core"
+    path.write_bytes(bytes(9 << 20))
+    terminal = on_terminal()
+    assert dumps.search(str(path)) == []
+    assert "MiB searched" in terminal.getvalue()
+    assert "/9" in terminal.getvalue()
+
+
+def test_a_search_of_a_pipe_shows_what_is_done_alone(on_terminal, monkeypatch) -> None:
+    monkeypatch.setattr(dumps, "PATIENCE", 0)
+    reading, writing = os.pipe()
+    os.write(writing, bytes(4096))
+    os.close(writing)
+    terminal = on_terminal()
+    with open(reading, "rb") as pipe:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe))
+        assert dumps.search("-") == []
+    assert "/?" in terminal.getvalue()
+
+
+def test_compiling_for_several_targets_says_for_which(on_terminal, monkeypatch, tmp_path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
+    command = importlib.import_module("cupytma.cli.compile")
+    monkeypatch.setattr(command, "PATIENCE", 0)
+    path = tmp_path / "kernel.cu"
+    path.write_text('extern "C" __global__ void empty() {}')
+    terminal = on_terminal()
+    with pytest.raises(SystemExit):
+        command.compile.main([str(path), "--target", "sm_90a,sm_100a"], standalone_mode=False)
+    assert "compiling for sm_100a" in terminal.getvalue()
+    assert "1/2" in terminal.getvalue()

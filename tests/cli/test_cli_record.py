@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,10 @@ def test_a_recording_that_disagrees_is_shown_and_fails(invoke, tmp_path: Path) -
     assert result.exit_code == 1
     assert "1 of 1950 copies differ" in result.stdout
     assert "case 0: 1 bytes of shared memory differ; the first is byte 0 of the tile" in result.stdout
-    assert str(first) in result.stdout.replace("\n", "")
+    assert str(first) in " ".join(result.stdout.split())
+    document = json.loads(invoke("record", "--check", str(tmp_path / "changed.npz"), "--json").stdout)
+    assert document["kinds"]["tiled load"] == {"copies": 900, "died": 1, "differ": 1}
+    assert [(entry["case"], entry["copy"]) for entry in document["differences"]] == [(0, str(first))]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = {"cupy", "cuda", "numpy", "torch", "ml_dtypes", "rich"}
+HEAVY = {"cupy", "cuda", "numpy", "torch", "ml_dtypes", "rich", "matplotlib"}
 
 
 def _loaded(code: str) -> set[str]:
@@ -44,6 +44,15 @@ def test_building_a_descriptor_loads_nothing_heavy():
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["encode", "tiled", "--help"], ["decode", "--help"]])
 def test_help_loads_nothing_heavy(arguments):
     assert _loaded(_command(*arguments)) == set()
+
+
+def test_the_help_of_every_command_loads_nothing_heavy():
+    code = """
+from cupytma.cli.application import COMMANDS, cli
+for path in (*((name,) for name in COMMANDS), ("encode", "im2col"), ("emit", "tensor_load"), ("emit", "recipe")):
+    cli([*path, "--help"], standalone_mode=False)
+"""
+    assert _loaded(code) == set()
 
 
 def test_encoding_loads_no_cuda_and_only_tables_need_rich():

@@ -145,10 +145,10 @@ POSSIBLE = {
     "a map of another rank": (
         None, "map-kind", lambda: load(tma.Tiled(data_type="UINT8", global_address=BASE, global_dim=(64,),
                                                  box_dim=(64,)).encode()),
-        "a tiled map of rank 1; the kernel's copies take maps that are tiled of rank 2",
+        "a map of kind tiled and rank 1; the kernel's copies take maps that are tiled of rank 2",
     ),
     "an im2col map for a tiled copy": (
-        None, "map-kind", lambda: load(IMAGE.encode()), "an? im2col map of rank 3; .* tiled of rank 2"
+        None, "map-kind", lambda: load(IMAGE.encode()), "a map of kind im2col and rank 3; .* tiled of rank 2"
     ),
 }  # fmt: skip
 
