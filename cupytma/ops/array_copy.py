@@ -24,12 +24,12 @@ def copy(source: Any, destination: Any = None, *, stream: Any = None) -> Any:
 
     The first of these ways that the arrays allow is taken:
 
-    - one run of bytes in both, that begins at a multiple of 128 bytes in both: bulk copies of its 16-byte units;
+    - one run of 32 MiB or more, that begins at a multiple of 128 bytes in both: bulk copies of its 16-byte units;
     - rows of 256 bytes and more (512 where they end within a 16-byte unit) that two tensor maps can describe, which
       takes addresses and strides that are multiples of 16 bytes and at most 5 dimensions: boxes between tensor loads
       and stores. Row ends within a 16-byte unit move apart, by the same launch;
     - two dimensions that change places: as `transpose`;
-    - everything else, such as shorter rows and unaligned views: ordinary loads and stores.
+    - everything else, such as shorter runs and rows, and unaligned views: ordinary loads and stores.
 
     `cupytma.ops.explain` says which it is, and why. Nothing outside the destination's elements is written.
 
