@@ -258,28 +258,45 @@ def sweep(m: int, dtype: str, measuring: Measuring) -> Iterator[str]:
         yield f"M = {m} {1e6 * took:8.2f} µs {2 * m * n * k / took / 1e12:7.1f} TFLOP/s  {name}: {configuration}"
 
 
-def host(calls: int = 2000) -> Iterator[str]:
-    """What a call costs on the host, the launch included, fresh tensors each time and the same."""
+def host(rows: Iterable[int], dtype: str = "float8_e4m3fn", n: int = 4096, k: int = 4096) -> Iterator[str]:
+    """Calls outside of graphs, with tensors that are new each time: µs on the host, and until the GPU has done them."""
     import torch
 
-    (a,), (b,) = tensors(16, 256, "float8_e4m3fn"), tensors(256, 256, "float8_e4m3fn")
-    out, one = torch.empty(16, 256, device="cuda", dtype=torch.bfloat16), torch.ones((), device="cuda")
-    b = b.T
-    cases: dict[str, Callable[[], Any]] = {
-        "ours, out given": lambda: tma.matmul(a, b, out=out),
-        "ours": lambda: tma.matmul(a, b),
-        "torch._scaled_mm": lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16),
-    }
-    for name, call in cases.items():
-        times = []
+    one, weights = torch.ones((), device="cuda"), [b.T for b in tensors(n, k, dtype, WEIGHTS)]
+    yield f"{dtype}, N = {n}, K = {k}: µs a call on the host / from the call until the GPU has done it"
+    for m in rows:
+        fresh = tensors(m, k, dtype, 4 * WEIGHTS)
+        calls: dict[str, Callable[[int], Any]] = {
+            "ours": lambda i, fresh=fresh: tma.matmul(fresh[i % len(fresh)], weights[i % WEIGHTS]),
+            "ours static b": lambda i, fresh=fresh: tma.matmul(
+                fresh[i % len(fresh)], weights[i % WEIGHTS], static_b=True
+            ),
+            "cuBLAS": lambda i, fresh=fresh: torch._scaled_mm(
+                fresh[i % len(fresh)], weights[i % WEIGHTS], one, one, out_dtype=torch.bfloat16
+            ),
+        }
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
-            call()
+            for name, call in calls.items():
+                found[name].append((_each(call, 64, waits=False), _each(call, 64, waits=True)))
+        shown = (
+            f"{name} {1e6 * statistics.median(a for a, _ in t):6.2f} / {1e6 * statistics.median(b for _, b in t):6.2f}"
+            for name, t in found.items()
+        )
+        yield f"{m:6d}  {'   '.join(shown)}"
+
+
+def _each(call: Callable[[int], Any], calls: int, waits: bool) -> float:
+    """Seconds of one of several calls."""
+    import torch
+
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for number in range(calls):
+        call(number)
+        if waits:
             torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(calls // ROUNDS):
-                call()
-            times.append((time.perf_counter() - start) / (calls // ROUNDS))
-        yield f"{name}: {1e6 * statistics.median(times):.2f} µs a call"
+    return (time.perf_counter() - start) / calls
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -306,7 +323,7 @@ def chosen(arguments: list[str]) -> Iterator[str]:
     measuring = Measuring(QUICK_ROUNDS if given.quick else ROUNDS, given.hot)
     shapes = [(m, n, k) for n, k in (MODELS if given.models else SQUARE) for m in given.rows]
     if given.host:
-        yield from host()
+        yield from host([m for m in given.rows if m <= max(SMALL)])
         return
     for dtype in given.dtype or DTYPES:
         if given.sweep:

@@ -53,7 +53,7 @@ ROWS = "rows as they are, in boxes between tensor loads and stores"
         (tma.permute, np.zeros((64, 3, 64), np.float16), ((2, 1, 0),), "swizzled tiles", ""),
         (tma.flip, BASE, (0,), "word by word", "outside 0"),
         (tma.roll, LARGE, (3, 0), "one run, in bulk copies", "24576 B is short"),
-        (tma.roll, LARGE, (1032,), ROWS, "4128 B is short"),
+        (tma.roll, LARGE, (1032,), ROWS, "run"),
         (tma.gather_rows, TABLE[:100], (INDEX,), "2 rows in a tile, by bulk loads and bulk stores", ""),
         (tma.gather_rows, np.zeros((100, 3)), (INDEX,), "moved word by word", "multiples of 8 B"),
         (tma.fill, BASE, (1,), "one value everywhere", ""),

@@ -50,7 +50,8 @@ def strided(place: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype:
 
 MATRIX = array(HALF, 300, 504), array(OTHER, 300, 504)
 WAYS = {
-    "one run": (tma.copy, MATRIX, {}, "bulk_copy"),
+    "one run": (tma.copy, (array(1 << 40, 2**23), array(1 << 41, 2**23)), {}, "bulk_copy"),
+    "a short run": (tma.copy, MATRIX, {}, "copy_words_1d"),
     "rows": (tma.copy, (strided(HALF, (300, 100), (2016, 4)), array(OTHER, 300, 100)), {}, "tile_copy_2d"),
     "short rows": (tma.copy, (strided(HALF, (300, 8), (2016, 4)), array(OTHER, 300, 8)), {}, "copy_words_2d"),
     "granules": (tma.copy, (array(HALF + 4, 999), array(OTHER, 999)), {}, "copy_granules_1d"),
@@ -152,7 +153,7 @@ def test_what_the_driver_refuses_is_an_error_of_the_launch(cuda) -> None:
     for _ in range(3):
         tma.copy(SOURCE, DESTINATION)
     cuda.answer = 1
-    with pytest.raises(DriverError, match="bulk_copy"):
+    with pytest.raises(DriverError, match="copy_words_1d"):
         tma.copy(SOURCE, DESTINATION)
     cuda.answer = 0
     tma.copy(SOURCE, DESTINATION)
@@ -218,10 +219,10 @@ def test_lazy_views_of_torch_are_refused_also_where_their_memory_has_been_copied
 
 def test_tensors_of_other_types_at_the_same_address_are_told_apart(cuda, torch) -> None:
     for _ in range(4):
-        tma.copy(*(Tensor(place, (300, 64), "float32", 4) for place in (HALF, OTHER)))
-    tma.copy(*(Tensor(place, (300, 64), "float64", 8) for place in (HALF, OTHER)))
+        tma.copy(*(Tensor(place, (4096, 2048), "float32", 4) for place in (1 << 40, 1 << 41)))
+    tma.copy(*(Tensor(place, (4096, 2048), "float64", 8) for place in (1 << 40, 1 << 41)))
     *_, bytes_of_four, bytes_of_eight = [int.from_bytes(launch.arguments[2], "little") for launch in cuda.launches]
-    assert (bytes_of_four, bytes_of_eight) == (300 * 64 * 4, 300 * 64 * 8)
+    assert (bytes_of_four, bytes_of_eight) == (4096 * 2048 * 4, 4096 * 2048 * 8)
 
 
 class Protocol:
