@@ -17,7 +17,7 @@ class ShortWay(NamedTuple):
     Attributes
     ----------
     read : callable
-        An array's address, device, shape, strides and dtype. It raises a `TypeError` for one that operations on bits
+        An array's address, device, shape, strides (or True where they follow from the shape) and dtype. It raises a `TypeError` for one that operations on bits
         must not take as it lies.
     layout : callable
         Its shape, strides and dtype.
@@ -53,7 +53,7 @@ def learn(kind: type) -> None:
 
 
 def _read_tensor(tensor: Any) -> tuple[Any, ...]:
-    device = tensor.get_device()
-    if device < 0 or tensor.is_neg() or tensor.is_conj():
+    device, dtype = tensor.get_device(), tensor.dtype
+    if device < 0 or tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
         raise TypeError("a tensor on the host, or one whose elements are not those in memory")
-    return tensor.data_ptr(), device, tensor.shape, tensor.stride(), tensor.dtype
+    return tensor.data_ptr(), device, tensor.shape, tensor.is_contiguous() or tensor.stride(), dtype

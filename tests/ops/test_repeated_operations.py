@@ -160,11 +160,20 @@ def test_what_the_driver_refuses_is_an_error_of_the_launch(cuda) -> None:
     assert len(cuda.launches) == 4
 
 
+class TensorType(str):
+    """A dtype of torch."""
+
+    @property
+    def is_complex(self) -> bool:
+        return "complex" in self
+
+
 class Tensor:
     """What is read of a tensor of torch; strides are in elements."""
 
     def __init__(self, place: int, shape: tuple[int, ...], dtype: str, itemsize: int, **flags: bool) -> None:
-        self.place, self.shape, self.dtype, self.itemsize, self.flags = place, shape, f"torch.{dtype}", itemsize, flags
+        self.place, self.shape, self.itemsize, self.flags = place, shape, itemsize, flags
+        self.dtype = TensorType(f"torch.{dtype}")
         self.device = SimpleNamespace(type="cuda", index=0)
 
     def data_ptr(self) -> int:
@@ -178,6 +187,9 @@ class Tensor:
 
     def stride(self) -> tuple[int, ...]:
         return tuple(int(np.prod(self.shape[i + 1 :])) for i in range(len(self.shape)))
+
+    def is_contiguous(self) -> bool:
+        return True
 
     def is_conj(self) -> bool:
         return self.flags.get("conj", False)
