@@ -26,8 +26,8 @@ _REGISTERS = 65536  # of a multiprocessor
 _OTHER_REGISTERS = 40  # that a thread needs beside its sums
 
 # What the model knows of a device, an H200 SXM under load; an H100 has the same but 3.35 of 4.8e12 bytes a second of
-# memory. A plan knows no more of its device than its multiprocessors, so this is all that there is: on an H100 products
-# with few rows take longer than is said here, and the order of the ways to tile them is hardly another.
+# memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
+# few rows take longer than is said here.
 _CLOCK = 1.78e9  # cycles a second
 _MEMORY_BYTES = 4.25e12  # a second, from memory
 _CACHE_BYTES = 12.8e12  # a second, from L2 into all multiprocessors
