@@ -333,15 +333,14 @@ def cost_of(
     last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
     multiplying = waves * -(-depth_blocks // c.split) * neighbours * _stage_cycles(c, o, is_promoted)
-    ending = (waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
+    ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
     ending += writing * (1 if c.is_ping_pong else waves)
     computing = (multiplying + ending) / _CLOCK
 
     flops = 2 * o.m * o.n * o.k
     size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
-    idle = waves * places / max(1, blocks) - 1
-    if is_prepared and waves > 1:  # the next product's loads are in their place
-        idle = 0
+    # In several waves, loads of the next product's weights are in the place of those that are missing in the last.
+    idle = 0 if not blocks or (is_prepared and waves > 1) else waves * places / blocks - 1
     readers = column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows
     again = o.n * o.k * kind.bytes * max(0, readers - 1) / _AGAIN_BYTES
     memory = size / _MEMORY_BYTES * (1 + _IDLE * idle) + again

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matmul_arrays import judged_of
 
@@ -105,10 +105,11 @@ PRODUCTS = {
 
 @settings(max_examples=200, deadline=None)
 @given(**PRODUCTS)
+@example(0, 3323, 391, "bfloat16", "bfloat16", 1, Configuration(1, 128, is_swapped=True), False)
 def test_no_product_is_said_to_take_less_than_its_floor_and_weights_loaded_before_never_make_it_longer(
     m: int, n: int, units: int, dtype: str, result: str, multiprocessors: int, configuration: Configuration,
     is_promoted: bool,
-) -> None:
+) -> None:  # fmt: skip
     operands = judged_of(m, n, 16 * units, dtype, result)
     is_promoted = is_promoted and operands.a.type.is_narrow
     if problem_with(configuration, operands, is_promoted, MOST_BYTES):
