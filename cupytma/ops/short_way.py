@@ -17,8 +17,8 @@ class ShortWay(NamedTuple):
     Attributes
     ----------
     read : callable
-        An array's address, device, shape, strides (or True where they follow from the shape) and dtype. It raises a `TypeError` for one that operations on bits
-        must not take as it lies.
+        An array's address, device, shape, strides (or True where they follow from the shape) and dtype. It raises a
+        `TypeError` for one that operations on bits must not take as it lies.
     layout : callable
         Its shape, strides and dtype.
     handle : callable
