@@ -7,7 +7,7 @@ import pytest
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 
 import cupytma as tma
-from cupytma.ops import array_copy, copy_launches, prepared, reduction
+from cupytma.ops import array_copy, copy_launches, copy_plan, prepared, reduction
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 GUARD = 256
@@ -58,8 +58,12 @@ def random_pair(random: np.random.Generator, dtypes: tuple[str, ...]) -> tuple[P
 
 @needs_compiler
 @pytest.mark.parametrize("seed", range(2))
-def test_copies_bring_every_byte_and_touch_nothing_beside(cuda: EmulatedCuda, seed: int) -> None:
+def test_copies_bring_every_byte_and_touch_nothing_beside(
+    cuda: EmulatedCuda, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(seed)
+    monkeypatch.setattr(copy_plan, "LEAST_BULK_BYTES", 1024)  # short runs both ways
+    copy_plan.plan_copy.cache_clear()
     for _ in range(80):
         source, destination = random_pair(random, ("u1", "u2", "u4", "u8", "c16", "V3"))
         kept, wanted = source.bytes.copy(), destination.bytes.copy()
@@ -69,6 +73,7 @@ def test_copies_bring_every_byte_and_touch_nothing_beside(cuda: EmulatedCuda, se
         np.testing.assert_array_equal(source.bytes, kept)
     names = {name.rsplit("_", 1)[0] for name in cuda.launches}
     assert {"copy_words", "copy_granules", "tile_copy", "bulk"} <= names
+    copy_plan.plan_copy.cache_clear()
 
 
 @needs_compiler
