@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -158,9 +159,12 @@ def explain(operation: Callable[..., Any], /, *arguments: Any, **options: Any) -
     """
     planner = _PLANNERS.get(operation) if inspect.isfunction(operation) else None
     if planner is None:
-        name = getattr(operation, "__name__", repr(operation))
+        name = getattr(operation, "__name__", None) or textwrap.shorten(repr(operation), 60)
         known = ", ".join(sorted(function.__name__ for function in _PLANNERS))
-        raise ArrayError(f"{name} cannot be explained; these can: {known}")
+        raise ArrayError(
+            f"{name} cannot be explained; give an operation and then its arguments, as in explain(copy, array); "
+            f"these can: {known}"
+        )
     signature = inspect.signature(operation)
     try:
         bound = signature.bind(*arguments, **options)

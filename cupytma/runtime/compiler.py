@@ -191,7 +191,10 @@ def current_target() -> targets.Target:
     """
     from cupytma.runtime.device import compute_capability
 
-    capability = compute_capability()
+    try:
+        capability = compute_capability()
+    except NoDeviceError as error:
+        raise NoDeviceError(f"without a GPU the target has to be named, as in target=\"sm_90a\": {error}") from error
     try:
         return targets.target_of_capability(*capability)
     except TargetError as error:

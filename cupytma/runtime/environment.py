@@ -227,7 +227,8 @@ def _compiling(found: Environment) -> _Answer:
 
 def _launching(found: Environment) -> _Answer:
     if found.driver_cuda is None or not found.devices:
-        return False, found.driver_problem or "no GPU", "nothing to install: this needs a GPU of compute capability 9.0"
+        lack = found.driver_problem or "no GPU"
+        return False, lack, "nothing to install: this needs a GPU of compute capability 9.0 or newer"
     if found.driver_cuda[0] < _OLDEST_DRIVER:
         return False, f"the driver is for CUDA {found.driver_cuda[0]}", "install an NVIDIA driver of 525 or newer"
     if not any(device.has_unit for device in found.devices):

@@ -277,7 +277,8 @@ def array_order(error: DescriptorError, rank: int) -> DescriptorError:
         Violation(v.rule, _renamed(v.message, rank), _renamed(v.fix, rank), v.index, v.severity)
         for v in error.violations
     )
-    return DescriptorError(_renamed(str(error), rank), renamed)
+    message = str(error.args[0])  # not str(error), which ends with the line that the new error adds itself
+    return DescriptorError(_renamed(message, rank), renamed)
 
 
 # The driver's operand, the array's word for it, and which driver index the array's last axis has.
@@ -413,7 +414,14 @@ def _check_lengths(view: ArrayView, axes: Axes, given: dict[str, tuple[int, ...]
     merged = f" after merging (axes {axes}, shape {view.shape})" if any(len(group) != 1 for group in axes) else ""
     for name, value in given.items():
         if len(value) != rank:
-            raise DescriptorError(f"{name} has {len(value)} entries; the array has {rank} dimensions{merged}")
+            raise DescriptorError(
+                f"{name} has {_count(len(value), 'entry', 'entries')}; the array has "
+                f"{_count(rank, 'dimension', 'dimensions')}{merged}: give one per dimension"
+            )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _slice_bytes(interleave: Any) -> int:

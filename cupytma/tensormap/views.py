@@ -105,7 +105,8 @@ def view_of(array: Any) -> ArrayView:
     if reasons:
         raise ArrayError(f"the memory of this {name} cannot be described: {'; '.join(reasons)}")
     raise ArrayError(
-        f"{name} is no array: it has neither __cuda_array_interface__ nor __array_interface__ nor __dlpack__"
+        f"{name} is no array: it has neither __cuda_array_interface__ nor __array_interface__ nor __dlpack__; "
+        "numpy.asarray or cupy.asarray makes one of numbers and lists"
     )
 
 

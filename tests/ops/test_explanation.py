@@ -220,6 +220,13 @@ def test_elements_that_overlap_are_not_filled(strides: tuple[int, ...]) -> None:
         explain(tma.fill, ArrayView(1 << 40, (9,), strides, "float32", 4, None), 1)
 
 
+@pytest.mark.parametrize("operation", ["copy", BASE, None, 3], ids=lambda value: type(value).__name__)
+def test_what_is_no_operation_is_told_how_to_ask(operation) -> None:
+    with pytest.raises(ArrayError, match=r"as in explain\(copy, array\); these can: .*transpose") as found:
+        explain(operation, BASE)
+    assert "\n" not in str(found.value)
+
+
 LONG = (10**5000, list(range(10**4)), np.zeros((8, 8, 8)), "a" * 10**4, {}, [[]])
 
 

@@ -184,6 +184,7 @@ class _Broken:
     [
         ([1, 2, 3], r"builtins\.list is no array"),
         (None, "NoneType is no array"),
+        (5, "cupy.asarray makes one"),
         (np.ndarray, "type is no array"),
         (object(), "neither __cuda_array_interface__ nor __array_interface__ nor __dlpack__"),
         (_Refusing(), r"refuses \(requires grad\); __dlpack__ refuses \(sharded over 4 devices\)"),
@@ -393,10 +394,10 @@ def test_the_ways_out_of_a_dense_axis_bring_the_same_elements() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"box": (8,)}, "box has 1 entries; the array has 2 dimensions"),
+        ({"box": (8,)}, "box has 1 entry; the array has 2 dimensions: give one per dimension"),
         ({"box": 8}, "box = 8: expected one integer per dimension"),
         ({"box": (8, 8.5)}, "expected one integer per dimension"),
-        ({"box": (8, 8), "element_strides": (1,)}, "element_strides has 1 entries"),
+        ({"box": (8, 8), "element_strides": (1,)}, "element_strides has 1 entry; "),
         ({"box": (8, 8), "swizzle": "7B"}, "no member '7B'"),
         ({"box": (8, 8), "interleave": "7B"}, "no member '7B'"),
     ],
@@ -479,7 +480,7 @@ def test_axes_that_cannot_be_merged_are_named(axes: Any, message: str) -> None:
 
 
 def test_a_box_of_another_length_than_the_merged_shape_is_told_the_shape() -> None:
-    with pytest.raises(DescriptorError, match=r"box has 3 entries; the array has 1 dimensions after merging \(axes"):
+    with pytest.raises(DescriptorError, match=r"box has 3 entries; the array has 1 dimension after merging \(axes"):
         tensor_map(aligned((4, 8, 64), "f2"), (1, 8, 64), coalesce=True)
 
 

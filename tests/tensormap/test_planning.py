@@ -295,7 +295,7 @@ def test_dimensions_may_be_merged_first() -> None:
         ((0, 8), {}, r"tile\[0\] = 0; 1 is the least"),
         ((1 << 40, 1 << 20), {}, "232448 B at most"),
         ((1024, 64), {"target": "sm_120a"}, "on sm_120a has 101376 B at most"),
-        ((64,), {}, "tile has 1 entries; the array has 2 dimensions"),
+        ((64,), {}, "tile has 1 entry; the array has 2 dimensions"),
         (64, {}, "expected one integer per dimension"),
         ((64, 64), {"multicast": 0}, "a cluster has 1 to 16"),
         ((64, 64), {"multicast": 17}, "a cluster has 1 to 16"),
