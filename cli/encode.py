@@ -75,7 +75,24 @@ _ADDRESS = "global_address"
 _DEFAULTS: dict[str, Any] = {_ADDRESS: 0}
 
 
+class _Kinds(click.Group):
+    """The kinds of tensor map, of which one comes before its options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise self.missing(ctx, f" before {error.option_name}") from None
+
+    def missing(self, ctx: click.Context, place: str = "") -> click.UsageError:
+        """The error that says that no kind is given, and at which place it is missed."""
+        kinds = ", ".join(self.list_commands(ctx))
+        message = f"missing the kind of tensor map{place}: {kinds}; `cupytma encode tiled --help` shows how"
+        return click.UsageError(message, ctx)
+
+
 @click.group(
+    cls=_Kinds,
     invoke_without_command=True,
     epilog="\b\nExample:\n  cupytma encode tiled --from-array shape=512,1024,dtype=float16,box=32,64",
 )
@@ -86,8 +103,7 @@ def encode(context: click.Context) -> None:
     Exit code 2, and every broken rule, if the driver would refuse.
     """
     if context.invoked_subcommand is None:
-        kinds = ", ".join(encode.list_commands(context))
-        raise click.UsageError(f"missing the kind of tensor map: {kinds}; `cupytma encode tiled --help` shows how")
+        raise encode.missing(context)
 
 
 def _encoder(kind: type[Parameters], default: Target, title: str, summary: str, example: str) -> click.Command:

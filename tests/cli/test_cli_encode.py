@@ -256,3 +256,13 @@ def test_a_real_pipe():
     decode = [*command, "decode", "-", "-o", "hex"]
     decoded = subprocess.run(decode, input=encoded.stdout, capture_output=True, check=True)
     assert decoded.stdout.decode().strip() == bytes(EXPECTED).hex()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"), [((), ""), (("--from-array", "shape=8,8"), " before --from-array")], ids=["bare", "option"]
+)
+def test_options_without_the_kind_before_them_are_told_the_kinds(invoke, arguments, place):
+    result = invoke("encode", *arguments)
+    assert result.exit_code == 2
+    words = " ".join(result.stderr.split())
+    assert f"missing the kind of tensor map{place}: im2col, im2col-wide, tiled; `cupytma encode tiled --help`" in words
