@@ -9,7 +9,7 @@ from typing import Any
 from cupytma.tensormap import DataType, Im2col, Im2colWide, Interleave, Parameters, Swizzle, Tiled, Violation
 from cupytma.tensormap.enums import DriverEnum
 
-_WIDTH = 80
+_WIDTH = 78  # of a terminal of 80 columns, which keeps one free on either side of code
 _GLUE = "\N{NO-BREAK SPACE}"  # keeps an argument on one line
 
 _MATRIX = Tiled(
@@ -62,7 +62,7 @@ class Example:
 
     @property
     def code(self) -> str:
-        """The call that shows it, in lines of at most 80 columns."""
+        """The call that shows it, in lines that fit a terminal of 80 columns."""
         call = f"parameters = {_call(self.parameters)}"
         if self.use:
             arguments = (str(self.use["coordinates"]), *(f"{k}={v}" for k, v in self.use.items() if k != "coordinates"))

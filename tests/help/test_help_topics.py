@@ -6,6 +6,7 @@ import pickle
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cupytma as tma
@@ -124,6 +125,19 @@ def test_a_descriptor_error_ends_with_where_its_rules_are_explained() -> None:
     again = pickle.loads(pickle.dumps(raised.value))
     assert str(again) == str(raised.value)
     assert again.topics == raised.value.topics == ("box-range",)
+
+
+def test_an_error_in_the_words_of_an_array_says_once_where_its_rule_is_explained() -> None:
+    with pytest.raises(errors.DescriptorError) as raised:
+        tma.tensor_map(np.zeros((64, 64), np.float16), box=(512, 64))
+    assert re.findall("More: .*", str(raised.value)) == ["More: cupytma help box-range"]
+    assert "box[0] = 512" in str(raised.value)
+
+
+@pytest.mark.parametrize("topic", topics(), ids=lambda topic: f"{topic.kind}-{topic.id}")
+def test_python_in_a_topic_fits_a_terminal_of_80_columns_with_its_margins(topic: Topic) -> None:
+    for code in re.findall(r"^```python\n(.*?)^```", topic.text, re.MULTILINE | re.DOTALL):
+        assert max(map(len, code.splitlines())) <= 78
 
 
 def test_many_broken_rules_stay_on_one_line_of_80_columns() -> None:
