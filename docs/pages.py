@@ -59,6 +59,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{notebook.name}", abs_src_path=str(notebook)))
     return files
 
 
@@ -82,6 +84,7 @@ def pages() -> dict[str, str]:
         "contributing.md": _of_root("CONTRIBUTING.md"),
         "changelog.md": _of_root("CHANGELOG.md"),
         "licence.md": "# Licence\n\n```text\n" + (ROOT / "LICENSE").read_text(encoding="utf-8") + "```\n",
+        "notebooks/index.md": (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8"),
         "how-to/index.md": _HOW_TO_INDEX + rows + "\n",
         **how_tos,
         **reference_pages.pages(),
@@ -101,7 +104,7 @@ def _short(topic: Topic) -> str:
 def _of_root(name: str) -> str:
     """A page that stands beside README.md, with its links as seen from docs."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    text = re.sub(r"\]\(docs/", "](", text)
+    text = re.sub(r"\]\(docs/", "](", text).replace("](notebooks/README.md)", "](notebooks/index.md)")
     for file, page in (("CONTRIBUTING", "contributing"), ("CHANGELOG", "changelog"), ("README", "index")):
         text = text.replace(f"]({file}.md", f"]({page}.md")
     return text.replace("](LICENSE)", "](licence.md)")
