@@ -188,8 +188,8 @@ def _command_line() -> str:
     parts = [
         "# Command line\n\n"
         "Errors end with exit code 2 and say on stderr what to do; - is standard input or output. "
-        '`eval "$(cupytma completion bash)"` turns on completion in bash, and `cupytma completion --help` says how in zsh '
-        "and fish.\n"
+        '`eval "$(cupytma completion bash)"` turns on completion in bash, `cupytma completion --help` says how in '
+        "others.\n"
     ]
     root = click.Context(cli, info_name="cupytma", terminal_width=80, max_content_width=80, **cli.context_settings)
     parts += _commands(cli, root, 2)

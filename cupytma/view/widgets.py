@@ -42,8 +42,9 @@ def explore(function: Callable[..., Any], /, **controls: Any) -> Any:
     Returns
     -------
     object
-        A widget; or, without ipywidgets, outside of a notebook, or with the environment variable
-        ``CUPYTMA_STATIC_PICTURES`` set, what the function returns for the values that the controls start with.
+        A widget, stored in a notebook with the picture that it starts with; or, without ipywidgets, outside of a
+        notebook, or with the environment variable ``CUPYTMA_STATIC_PICTURES`` set, what the function returns for the
+        values that the controls start with.
 
     Raises
     ------
@@ -72,7 +73,20 @@ def explore(function: Callable[..., Any], /, **controls: Any) -> Any:
         except CupytmaError as error:
             return Unpictured(error)
 
-    return widgets.interactive(drawn, **chosen)
+    return _with_picture(widgets.interactive(drawn, **chosen), drawn(**starts))
+
+
+def _with_picture(widget: Any, picture: Any) -> Any:
+    """The widget, stored with a static picture for those who read the notebook where there are no widgets."""
+    shown = widget._repr_mimebundle_
+
+    def both(**options: Any) -> Any:
+        kinds = {"text/html": "_repr_html_", "image/svg+xml": "_repr_svg_"}
+        found = {kind: getattr(picture, name)() for kind, name in kinds.items() if hasattr(picture, name)}
+        return {**shown(**options), **found}
+
+    widget._repr_mimebundle_ = both
+    return widget
 
 
 def _parameters(function: Callable[..., Any], controls: dict[str, Any]) -> dict[str, inspect.Parameter]:

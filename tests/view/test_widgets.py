@@ -75,6 +75,16 @@ def test_in_a_notebook_there_is_a_widget_for_each_control(notebook):
     assert shown.result.svg == tile_at(8).svg
 
 
+def test_a_widget_is_stored_with_the_picture_that_it_starts_with(notebook):
+    from IPython.core.formatters import DisplayFormatter
+
+    data, _ = DisplayFormatter().format(view.explore(tile_at, x=(-8, 16, 4)))
+    assert data["image/svg+xml"] == tile_at(4).svg
+    assert "application/vnd.jupyter.widget-view+json" in data
+    data, _ = DisplayFormatter().format(view.explore(lambda x: tile_at(x), x=[3, 4]))
+    assert "16 bytes" in data["text/html"]
+
+
 def test_in_a_notebook_a_choice_without_a_picture_says_why(notebook):
     shown = view.explore(tile_at, x=(0, 16))
     shown.children[0].value = 3
