@@ -57,8 +57,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "expect-tx-low", "hang", "every byte that a copy brings is announced to the phase that it completes on",
             "{barrier}: {announced} B were announced for phase {phase}, and its copies bring more: {outcome}",
-            "announce all that the copies of a phase bring (`box_bytes` of each tensor map; fill counts), at the "
-            "latest by the arrival that ends the phase",
+            "announce all that the copies of a phase bring (`box_bytes` of each tensor map; fill counts), by "
+            "mbarrier_arrive_expect_tx, or by mbarrier_expect_tx before the arrival that ends the phase",
             _MBARRIER + ": expect-tx and complete-tx operations; measured: completes early, or never",
         ),
         Rule(
