@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import CupytmaError, DescriptorError, KernelWarning
+from cupytma.errors import CupytmaError, DescriptorError, KernelWarning, more_line
 from cupytma.targets import Target
 
 from .descriptor_reading import described_in
@@ -225,6 +225,8 @@ def _print(checked: list[_Checked], target: Target | None, as_json: bool, as_sar
             head = f"{one.label}: " if len(checked) > 1 else ""
             click.echo(violations_text(f"{head}no driver would make this tensor map", one.broken))
     if len(checked) > 1 or checked[0].broken is None:
+        if found := [finding.rule for one in checked for finding in one.findings]:
+            click.echo(more_line(found))
         click.echo(_summary(checked))
     elif not checked[0].broken:
         show(f"a legal tensor map{f' for {target}' if target else ''}")

@@ -31,7 +31,7 @@ def test_an_error_is_one_line_with_its_place_and_a_fix_below(invoke: Invoke, ker
     assert " error: " in first
     assert first.endswith("[proxy-fence-missing]")
     assert second.strip().startswith("fix: ")
-    assert rest[-1] == "1 error"
+    assert rest[-2:] == ["More: cupytma help proxy-fence-missing", "1 error"]
     assert result.exit_code == 1
 
 

@@ -372,4 +372,4 @@ def test_the_report_of_a_race_shows_both_lines_and_a_label() -> None:
     assert "  at storer operation 1, bulk_copy (test_program_races.py:" in text
     assert "  at writer operation 0, write_shared (test_program_races.py:" in text
     assert "  fix: " in text
-    assert text.endswith("in 3 schedules, first in 0")
+    assert text.endswith("in 3 schedules, first in 0\nMore: cupytma help proxy-fence")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from cupytma.errors import more_line
 from cupytma.sim.program.rules import KINDS, RULES
 
 _WIDTH = 100
@@ -136,4 +137,5 @@ class Report:
         head = f"{self.program}: {self.schedules} schedules, {counts or 'clean'}"
         if self.order_dependent:
             head += f"; {', '.join(self.order_dependent)} differ from schedule to schedule"
-        return "\n".join((head, *map(str, self.findings)))
+        more = [more_line(finding.rule for finding in self.findings)] if self.findings else []
+        return "\n".join((head, *map(str, self.findings), *more))
