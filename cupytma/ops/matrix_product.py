@@ -11,7 +11,7 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import templates
-from cupytma.ops.layout import share_memory
+from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_choices import as_measured
 from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
@@ -113,6 +113,8 @@ def matmul(
     looked up then, not at each call.
     """
     cupy()
+    if bool is not tf32.__class__ or bool is not fast_accumulation.__class__ or bool is not static_b.__class__:
+        _check_flags(tf32, fast_accumulation, static_b)  # 1, which as a key equals True, is none
     if out is None:
         out = _allocated(a, b, a_dtype, out_dtype, stream)
     named = (None if given is None else type_name(name, given) for name, given in zip(
@@ -172,18 +174,21 @@ class PreparedMatmul:
         Raises
         ------
         ArrayError
-            If the result overlaps what it is made of.
+            If the result overlaps what it is made of, or an array has elements and no memory.
         """
         low, high = addresses[2] + self.spans[2][0], addresses[2] + self.spans[2][1]
         for number, (below, above) in enumerate(self.spans):
-            if number != 2 and addresses[number] + below < high and low < addresses[number] + above:
+            start = addresses[number]
+            if (above and not start) or (number != 2 and start + below < high and low < start + above):
                 self._check(number, addresses)
         for launch in self.launches:
             launch(handle, *addresses)
 
     def _check(self, number: int, addresses: tuple[int, ...]) -> None:
         one, out = self.views[number], self.views[2]
-        if one is not None and out is not None and share_memory(
+        if one is not None:
+            check_address(replace(one, address=addresses[number]), _ORDER[number])
+        if number != 2 and one is not None and out is not None and share_memory(
             replace(one, address=addresses[number]), replace(out, address=addresses[2])
         ):
             raise ArrayError(f"out overlaps {_ORDER[number]} in memory; give it memory of its own")
@@ -252,7 +257,7 @@ def _allocated(a: Any, b: Any, a_dtype: Any, out_dtype: Any, stream: Any) -> Any
         place = way.read(a)[1]
         key = kind, way.layout(a), way.layout(b), a_dtype, out_dtype
         allocate = _allocations.get(key)
-    except TypeError:  # host memory, or types that are none
+    except (TypeError, RuntimeError):  # host memory, types that are none, or a tensor without strides
         return _new_result(a, *_result_of(a, b, a_dtype, out_dtype), stream)
     if allocate is not None and place == current_device():
         return allocate(a)
@@ -356,9 +361,7 @@ def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan
         Given the operands, and how they are to be multiplied by name.
     """
     out_dtype, a_dtype, b_dtype, tf32, fast_accumulation, static_b, configuration = options
-    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
-        if not isinstance(flag, (bool, np.bool_)):
-            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
+    _check_flags(tf32, fast_accumulation, static_b)
     a, b, out, *others = views
     assert a is not None
     assert b is not None
@@ -369,6 +372,12 @@ def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan
     return plan(
         operands, configuration=configuration, fast_accumulation=bool(fast_accumulation), static_b=bool(static_b)
     )
+
+
+def _check_flags(tf32: Any, fast_accumulation: Any, static_b: Any) -> None:
+    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
 
 
 def arguments_of(plan: MatmulPlan, addresses: Sequence[int | None]) -> tuple[Any, ...]:
