@@ -113,8 +113,12 @@ def matmul(
     looked up then, not at each call.
     """
     cupy()
-    if bool is not tf32.__class__ or bool is not fast_accumulation.__class__ or bool is not static_b.__class__:
-        _check_flags(tf32, fast_accumulation, static_b)  # 1, which as a key equals True, is none
+    # 1, which as a key equals True, is none.
+    if not (
+        (tf32 is False or tf32 is True) and (static_b is False or static_b is True)
+        and (fast_accumulation is False or fast_accumulation is True)
+    ):  # fmt: skip
+        _check_flags(tf32, fast_accumulation, static_b)
     if out is None:
         out = _allocated(a, b, a_dtype, out_dtype, stream)
     named = (None if given is None else type_name(name, given) for name, given in zip(

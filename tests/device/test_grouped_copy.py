@@ -254,6 +254,48 @@ def test_what_a_graph_captures_settles_its_groups_at_every_replay_and_keeps_thei
 
 
 @needs_compiler
+def test_lists_of_the_caller_are_returned_as_they_are_and_not_kept(cuda: EmulatedCuda) -> None:
+    sources, destinations = ([Array.of(np.full(100, i, np.uint8)) for i in several] for several in ((1, 2), (0, 0)))
+    others = [Array.of(np.full(100, i, np.uint8)) for i in (3, 4)]
+    for _ in range(3):
+        before = list(sources), list(destinations)
+        assert grouped_copy(sources, destinations) is destinations
+        assert all(a is b for a, b in zip((*sources, *destinations), (*before[0], *before[1]), strict=True))
+        assert grouped_copy(tuple(sources), tuple(destinations)) == destinations
+    sources[1] = others[0]
+    grouped_copy(sources, destinations)
+    sources.reverse()
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [3, 1]
+    destinations[:] = others[1:] + destinations[:1]
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [3, 1]
+    with pytest.raises(CupytmaError, match="overlap"):
+        grouped_copy(destinations, destinations[::-1])
+    with pytest.raises(CupytmaError, match="2 sources and 1 destinations"):
+        grouped_copy(sources, destinations[:1])
+
+
+@needs_compiler
+def test_lists_that_change_while_they_are_prepared_are_those_that_are_kept_under_them(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, destinations = ([Array.of(np.full(100, i, np.uint8)) for i in several] for several in ((1, 2), (0, 0)))
+    other, prepare = Array.of(np.full(100, 9, np.uint8)), module._prepare_dense
+
+    def meanwhile(*given: Any) -> Any:
+        found = prepare(*given)
+        sources[1] = other
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_prepare_dense", meanwhile)
+        grouped_copy(sources, destinations)
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [1, 9]
+
+
+@needs_compiler
 def test_a_pair_of_more_dimensions_than_a_group_can_have_is_copied_by_itself(
     cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,8 @@ def test_tensors_without_strided_memory_take_the_long_way(
     matrix_product._allocated(plain, one, None, None, None)
     matrix_product._allocated(one, plain, None, None, None)
     assert len(went) == 5
+    with pytest.raises(ArrayError):
+        view_of(one)
 
 
 def test_tensors_that_a_transformation_wraps_take_the_long_way(on_device: None) -> None:
