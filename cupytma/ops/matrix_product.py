@@ -229,16 +229,17 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
 
 def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...]) -> None:
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
+    since = _prepared.forgotten, _addressed.forgotten
     options, *described = exact
     key = options, *((start % _LINE, *others) for start, *others in described)
     prepared = _prepared.get(key)
     if prepared is None:
         prepared = _prepare(options, views_of(arrays))
-        _prepared.keep(key, prepared)
+        _prepared.keep(key, prepared, since[0])
     addresses = tuple(one[0] for one in described)
     prepared(handle, addresses)
     if (code := hash(exact)) in _seen:
-        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches))
+        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches), since[1])
     else:
         _seen.keep(code, True)
 
@@ -317,7 +318,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     assert b is not None
     assert out is not None
     check_on_gpu(a=a, out=out)
-    device = int(out.device or 0)
+    device, since = int(out.device or 0), _prepared.forgotten
     try:
         key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)
         found = _prepared.get(key)
@@ -327,7 +328,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     if found is None:
         plan_for(options, views, lambda operands, **how: operands)  # judged where the arrays are
         found = prepared_for(options, views, device)
-        _prepared.keep(key, found)
+        _prepared.keep(key, found, since)
     return found
 
 

@@ -126,6 +126,8 @@ class Memory(Generic[Kept]):
         What is kept under a key, or None.
     most : int
         How many are kept.
+    forgotten : int
+        How often everything was forgotten.
     """
 
     most = _KEPT
@@ -133,6 +135,7 @@ class Memory(Generic[Kept]):
     def __init__(self) -> None:
         self._known: dict[Any, Kept] = {}
         self.get = self._known.get
+        self.forgotten = 0
 
     def __len__(self) -> int:
         return len(self._known)
@@ -140,17 +143,26 @@ class Memory(Generic[Kept]):
     def __contains__(self, key: Any) -> bool:
         return key in self._known
 
-    def keep(self, key: Any, prepared: Kept) -> None:
-        """Keep something under a key."""
+    def keep(self, key: Any, prepared: Kept, since: int | None = None) -> None:
+        """Keep something under a key.
+
+        Parameters
+        ----------
+        since : int, optional
+            `forgotten` when it began to be prepared: what has been forgotten meanwhile is not kept.
+        """
         while len(self._known) >= self.most:
             try:
                 self._known.pop(next(iter(self._known)), None)
             except (RuntimeError, StopIteration):  # another thread keeps something at the same time
                 continue
         self._known[key] = prepared
+        if since is not None and since != self.forgotten:
+            self._known.pop(key, None)
 
     def forget(self) -> None:
         """Forget everything."""
+        self.forgotten += 1
         self._known.clear()
 
     def once(self, operation: Hashable, views: Sequence[ArrayView], build: Callable[[], Kept]) -> Kept:
