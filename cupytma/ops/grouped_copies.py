@@ -164,7 +164,10 @@ def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: 
         shape, strides, _, itemsize, place = kind
         if kind != other or place != device or strides != dense_strides(shape, itemsize):
             return None
-        addresses.append((source, destination, itemsize * prod(shape)))
+        size = itemsize * prod(shape)
+        if size and not (source and destination):  # which is told of by name where views are read
+            return None
+        addresses.append((source, destination, size))
     numbers = np.array(addresses, np.uint64)
     pairs = np.zeros(len(numbers), PAIR)
     pairs["source"], pairs["destination"], pairs["run"] = numbers.T

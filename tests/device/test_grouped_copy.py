@@ -6,6 +6,7 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,26 @@ def test_what_a_graph_captures_settles_its_groups_at_every_replay_and_keeps_thei
     for _ in range(2):
         grouped_copy(arrays[:2], arrays[2:], stream=7)
     assert cuda.launches[4:] == ["settle_pairs", "move_groups", "move_groups"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_dense_arrays_that_lost_their_memory_are_refused_by_their_place(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    class Lost(Array):
+        data = SimpleNamespace(ptr=0, device_id=0)
+
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            return {**super().__cuda_array_interface__, "data": (0, False)}
+
+    monkeypatch.setattr(cuda.module, "ndarray", Lost)
+    lists = [[Lost((4,))], [Lost((4,))]]
+    address = lists[1 - lost][0]
+    address.data = SimpleNamespace(ptr=address.host.ctypes.data, device_id=0)
+    with pytest.raises(CupytmaError, match=r"\[0\] has 4 elements at a null address"):
+        grouped_copy(*lists)
+    assert cuda.launches == []
 
 
 @needs_compiler
