@@ -24,6 +24,7 @@ from cupytma.ops.broadcast_plan import (
 from cupytma.ops.copy_launches import TILING, compiled, plan_words, templates, tiling_of
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.layout import check_addresses
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
@@ -165,8 +166,10 @@ class PreparedBroadcast:
         Raises
         ------
         ArrayError
-            If the result overlaps what it is made of.
+            If the result overlaps what it is made of, or an array has elements and no memory.
         """
+        if not (source and vector and destination):
+            check_addresses(self.views, (source, vector, destination), ("x", "vector", "out"))
         low, high = destination + self.spans[2][0], destination + self.spans[2][1]
         for address, (below, above) in ((source, self.spans[0]), (vector, self.spans[1])):
             if address + below < high and low < address + above:

@@ -125,10 +125,12 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:
-        handle = handle_for(stream, (*given, *targets))  # of arrays of several libraries, whose calls are not kept
-        prepared = _prepare_dense(given, targets, handle) if shapes is None else None
+        read, written = pair = list(given), list(targets)  # another thread may change the caller's meanwhile
+        arrays = *pair, arrays[2]
+        handle = handle_for(stream, (*read, *written))  # of arrays of several libraries, whose calls are not kept
+        prepared = _prepare_dense(read, written, handle) if shapes is None else None
         if prepared is None:
-            prepared = prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
+            prepared = prepare(views_of(read, "sources"), views_of(written, "destinations"), shapes, handle)
         _recent.keep(key, prepared, arrays, by_shape=on_device)
     prepared.launch(handle)
     return targets
@@ -162,7 +164,10 @@ def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: 
         shape, strides, _, itemsize, place = kind
         if kind != other or place != device or strides != dense_strides(shape, itemsize):
             return None
-        addresses.append((source, destination, itemsize * prod(shape)))
+        size = itemsize * prod(shape)
+        if size and not (source and destination):  # which is told of by name where views are read
+            return None
+        addresses.append((source, destination, size))
     numbers = np.array(addresses, np.uint64)
     pairs = np.zeros(len(numbers), PAIR)
     pairs["source"], pairs["destination"], pairs["run"] = numbers.T

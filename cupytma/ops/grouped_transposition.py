@@ -106,8 +106,10 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
     arrays = (given, targets, (shapes,) if on_device else ())
     prepared = _recent.get(key, arrays)
     if prepared is None:
-        handle = handle_for(stream, (*given, *targets))  # of arrays of several libraries, whose calls are not kept
-        prepared = _prepare(views_of(given, "sources"), views_of(targets, "destinations"), shapes, handle)
+        read, written = pair = list(given), list(targets)  # another thread may change the caller's meanwhile
+        arrays = *pair, arrays[2]
+        handle = handle_for(stream, (*read, *written))  # of arrays of several libraries, whose calls are not kept
+        prepared = _prepare(views_of(read, "sources"), views_of(written, "destinations"), shapes, handle)
         _recent.keep(key, prepared, arrays, by_shape=True)
     prepared.launch(handle)
     return targets

@@ -20,7 +20,7 @@ from cupytma.ops.prepared import span_bytes
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.occupancy import multiprocessors
-from cupytma.runtime.places import place_of
+from cupytma.runtime.places import TorchDevice
 from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, current_handle, handle_of, is_capturing, wait_for
 from cupytma.runtime.transfer import Staging
@@ -135,6 +135,7 @@ class PreparedGroups:
         self.device, self.parts, self._again, self._others = device, tuple(parts), again, tuple(others)
         self._is_settled = False
         self.is_alive = True
+        self.handle = 0  # of the stream that it was launched on
         self.is_of_graph = False  # whether replays settle the groups, in a workspace that nothing else may use then
         self._watched: list[Any] = []
         self.lies_as: Callable[[Any], bool] | None = None  # whether arrays lie as those that it was prepared for
@@ -152,7 +153,7 @@ class PreparedGroups:
         captured, settles = is_capturing(handle), self._again or not self._is_settled
         if captured and self not in _captured:
             _captured.append(self)  # every replay needs its memory
-        self.is_of_graph = self.is_of_graph or (captured and settles)
+        self.handle, self.is_of_graph = handle, self.is_of_graph or (captured and settles)
         for part in self.parts:
             if settles:
                 part.settling(handle)
@@ -422,5 +423,7 @@ def handle_for(stream: Any, arrays: Sequence[Any]) -> int:
     torch = getattr(sys.modules.get("torch"), "Tensor", None)  # arrays can be torch's only if torch is loaded
     for array in arrays:
         if torch is not None and isinstance(array, torch):
-            return current_handle(place_of(array)[1])
+            device = array.get_device()
+            if device >= 0:  # else what reads the array says which one is on the host
+                return current_handle(TorchDevice(device))
     return current_handle(None)

@@ -175,6 +175,12 @@ def check_address(view: ArrayView, name: str) -> None:
         raise ArrayError(f"{name} has {view.size} elements at a null address; give an array that has memory")
 
 
+def check_addresses(views: Sequence[ArrayView], addresses: Sequence[int], names: Sequence[str]) -> None:
+    """`check_address` of arrays at other addresses than their views have."""
+    for view, address, name in zip(views, addresses, names, strict=True):
+        check_address(replace(view, address=address), name)
+
+
 def share_memory(one: ArrayView, other: ArrayView) -> bool:
     """Whether two views share a byte; True where that cannot be settled in reasonable time."""
     import numpy as np

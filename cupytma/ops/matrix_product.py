@@ -11,7 +11,7 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import templates
-from cupytma.ops.layout import share_memory
+from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_choices import as_measured
 from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
@@ -113,6 +113,12 @@ def matmul(
     looked up then, not at each call.
     """
     cupy()
+    # 1, which as a key equals True, is none.
+    if not (
+        (tf32 is False or tf32 is True) and (static_b is False or static_b is True)
+        and (fast_accumulation is False or fast_accumulation is True)
+    ):  # fmt: skip
+        _check_flags(tf32, fast_accumulation, static_b)
     if out is None:
         out = _allocated(a, b, a_dtype, out_dtype, stream)
     named = (None if given is None else type_name(name, given) for name, given in zip(
@@ -172,18 +178,21 @@ class PreparedMatmul:
         Raises
         ------
         ArrayError
-            If the result overlaps what it is made of.
+            If the result overlaps what it is made of, or an array has elements and no memory.
         """
         low, high = addresses[2] + self.spans[2][0], addresses[2] + self.spans[2][1]
         for number, (below, above) in enumerate(self.spans):
-            if number != 2 and addresses[number] + below < high and low < addresses[number] + above:
+            start = addresses[number]
+            if (above and not start) or (number != 2 and start + below < high and low < start + above):
                 self._check(number, addresses)
         for launch in self.launches:
             launch(handle, *addresses)
 
     def _check(self, number: int, addresses: tuple[int, ...]) -> None:
         one, out = self.views[number], self.views[2]
-        if one is not None and out is not None and share_memory(
+        if one is not None:
+            check_address(replace(one, address=addresses[number]), _ORDER[number])
+        if number != 2 and one is not None and out is not None and share_memory(
             replace(one, address=addresses[number]), replace(out, address=addresses[2])
         ):
             raise ArrayError(f"out overlaps {_ORDER[number]} in memory; give it memory of its own")
@@ -220,16 +229,17 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
 
 def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...]) -> None:
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
+    since = _prepared.forgotten, _addressed.forgotten
     options, *described = exact
     key = options, *((start % _LINE, *others) for start, *others in described)
     prepared = _prepared.get(key)
     if prepared is None:
         prepared = _prepare(options, views_of(arrays))
-        _prepared.keep(key, prepared)
+        _prepared.keep(key, prepared, since[0])
     addresses = tuple(one[0] for one in described)
     prepared(handle, addresses)
     if (code := hash(exact)) in _seen:
-        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches))
+        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches), since[1])
     else:
         _seen.keep(code, True)
 
@@ -252,7 +262,7 @@ def _allocated(a: Any, b: Any, a_dtype: Any, out_dtype: Any, stream: Any) -> Any
         place = way.read(a)[1]
         key = kind, way.layout(a), way.layout(b), a_dtype, out_dtype
         allocate = _allocations.get(key)
-    except TypeError:  # host memory, or types that are none
+    except (TypeError, RuntimeError):  # host memory, types that are none, or a tensor without strides
         return _new_result(a, *_result_of(a, b, a_dtype, out_dtype), stream)
     if allocate is not None and place == current_device():
         return allocate(a)
@@ -308,7 +318,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     assert b is not None
     assert out is not None
     check_on_gpu(a=a, out=out)
-    device = int(out.device or 0)
+    device, since = int(out.device or 0), _prepared.forgotten
     try:
         key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)
         found = _prepared.get(key)
@@ -318,7 +328,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     if found is None:
         plan_for(options, views, lambda operands, **how: operands)  # judged where the arrays are
         found = prepared_for(options, views, device)
-        _prepared.keep(key, found)
+        _prepared.keep(key, found, since)
     return found
 
 
@@ -356,9 +366,7 @@ def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan
         Given the operands, and how they are to be multiplied by name.
     """
     out_dtype, a_dtype, b_dtype, tf32, fast_accumulation, static_b, configuration = options
-    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
-        if not isinstance(flag, (bool, np.bool_)):
-            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
+    _check_flags(tf32, fast_accumulation, static_b)
     a, b, out, *others = views
     assert a is not None
     assert b is not None
@@ -369,6 +377,12 @@ def plan_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], plan
     return plan(
         operands, configuration=configuration, fast_accumulation=bool(fast_accumulation), static_b=bool(static_b)
     )
+
+
+def _check_flags(tf32: Any, fast_accumulation: Any, static_b: Any) -> None:
+    for name, flag in (("tf32", tf32), ("fast_accumulation", fast_accumulation), ("static_b", static_b)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ArrayError(f"{name} = {shown(flag)}; it must be True or False")
 
 
 def arguments_of(plan: MatmulPlan, addresses: Sequence[int | None]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from cupytma.ops.copy_plan import LINE, CopyPlan, plan_copy
-from cupytma.ops.layout import check_overlap
+from cupytma.ops.layout import check_addresses, check_overlap
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Template
 from cupytma.tensormap.arrays import ArrayView
@@ -48,8 +48,11 @@ class PreparedCopy:
         Raises
         ------
         ArrayError
-            If the arrays overlap so that the result would depend on the order of their elements.
+            If the arrays overlap so that the result would depend on the order of their elements, or one has elements
+            and no memory.
         """
+        if not source or not destination:
+            check_addresses(self.views, (source, destination), ("the source", "the destination"))
         (low, high), (other_low, other_high) = self.spans
         if source + low < destination + other_high and destination + other_low < source + high:
             self.check(replace(self.views[0], address=source), replace(self.views[1], address=destination))
@@ -121,26 +124,45 @@ class Memory(Generic[Kept]):
     ----------
     get : callable
         What is kept under a key, or None.
+    most : int
+        How many are kept.
+    forgotten : int
+        How often everything was forgotten.
     """
+
+    most = _KEPT
 
     def __init__(self) -> None:
         self._known: dict[Any, Kept] = {}
         self.get = self._known.get
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def __contains__(self, key: Any) -> bool:
         return key in self._known
 
-    def keep(self, key: Any, prepared: Kept) -> None:
-        """Keep something under a key."""
-        while len(self._known) >= _KEPT:
+    def keep(self, key: Any, prepared: Kept, since: int | None = None) -> None:
+        """Keep something under a key.
+
+        Parameters
+        ----------
+        since : int, optional
+            `forgotten` when it began to be prepared: what has been forgotten meanwhile is not kept.
+        """
+        while len(self._known) >= self.most:
             try:
                 self._known.pop(next(iter(self._known)), None)
             except (RuntimeError, StopIteration):  # another thread keeps something at the same time
                 continue
         self._known[key] = prepared
+        if since is not None and since != self.forgotten:
+            self._known.pop(key, None)
 
     def forget(self) -> None:
         """Forget everything."""
+        self.forgotten += 1
         self._known.clear()
 
     def once(self, operation: Hashable, views: Sequence[ArrayView], build: Callable[[], Kept]) -> Kept:

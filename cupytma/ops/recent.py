@@ -39,7 +39,7 @@ class Recent:
         if (
             (not found.is_alive if found.lies_as is None else not found.lies_as(arrays))
             # Replays may run beside this call: only the same capture goes on with their workspace.
-            or (found.is_of_graph and not is_capturing(found.parts[0].workspace.handle))
+            or (found.is_of_graph and not is_capturing(found.handle))
         ):
             with self._lock:
                 self._known.pop(key, None)
@@ -90,7 +90,7 @@ def _key(mark: Any, arrays: Lists, tensor: Any) -> Any:
     try:
         ends = [(len(several), *map(tensor.data_ptr, (several[0], several[-1]))) for several in arrays if several]
         return mark, *ends
-    except TypeError:  # an array of another library among them
+    except (TypeError, RuntimeError):  # an array of another library among them, or one without memory of its own
         return mark, None
 
 
@@ -116,9 +116,12 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
     kept = _layouts(arrays) if None in guards else None
 
     def lie_alike(others: Lists) -> bool:
-        for several, lying in zip(others, places, strict=True):
-            if list(map(data_ptr, several)) != lying:
-                return False
+        try:
+            for several, lying in zip(others, places, strict=True):
+                if list(map(data_ptr, several)) != lying:
+                    return False
+        except (TypeError, RuntimeError):  # as for keys
+            return False
         if kept is not None:
             return bool(_layouts(others) == kept)
         pairs = zip(guards, others, strict=True)

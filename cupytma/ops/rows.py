@@ -15,6 +15,7 @@ from cupytma.ops.array_copy import check_devices, empty, move, place_in_words
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
 from cupytma.ops.launch_size import MAX_THREADS, LaunchSize
+from cupytma.ops.layout import check_addresses
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
 from cupytma.ops.short_way import short_ways
@@ -196,13 +197,16 @@ class PreparedRows:
         Raises
         ------
         ArrayError
-            If the arrays overlap.
+            If the arrays overlap, or one has elements and no memory.
         RowIndexError
             If an earlier kernel has met an index out of range.
         """
         raise_noted(int(self.views[0].device or 0))
         if self.template is None:
             return
+        if not (source and destination and index):
+            names = "the source", "the destination", "index"
+            check_addresses(self.views, (source, destination, index), names)
         low, high = destination + self.spans[1][0], destination + self.spans[1][1]
         for address, (below, above) in ((source, self.spans[0]), (index, self.spans[2])):
             if address + below < high and low < address + above:

@@ -56,4 +56,7 @@ def _read_tensor(tensor: Any) -> tuple[Any, ...]:
     device, dtype = tensor.get_device(), tensor.dtype
     if device < 0 or tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
         raise TypeError("a tensor on the host, or one whose elements are not those in memory")
-    return tensor.data_ptr(), device, tensor.shape, tensor.is_contiguous() or tensor.stride(), dtype
+    try:
+        return tensor.data_ptr(), device, tensor.shape, tensor.is_contiguous() or tensor.stride(), dtype
+    except RuntimeError as error:
+        raise TypeError(f"a tensor without strided memory, such as a sparse one: {error}") from None

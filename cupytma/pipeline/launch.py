@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.ops.prepared import Memory as PreparedMemory
 from cupytma.ops.prepared import span_bytes
 from cupytma.ops.short_way import ShortWay, learn, short_ways
 from cupytma.pipeline.declarations import Declared
@@ -28,7 +29,6 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 if TYPE_CHECKING:
     from cupytma.pipeline.kernel import PipelineKernel
 
-_KEPT = 256
 _COMBINING_BLOCKS = 4  # of one multiprocessor
 # Where a launch is planned: arrays lie far from one another, and their last bits decide what is planned.
 _BASE = 1 << 44
@@ -54,24 +54,10 @@ class Launches:
     spans: tuple[tuple[int, int], ...]
 
 
-class Memory:
+class Memory(PreparedMemory[Launches]):
     """Launches by what they depend on; the oldest go when there are many."""
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Launches] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, key: Any) -> Launches | None:
-        """The launches of a key."""
-        return self._known.get(key)
-
-    def keep(self, key: Any, launches: Launches) -> None:
-        """Keep launches under a key."""
-        while len(self._known) >= _KEPT:
-            self._known.pop(next(iter(self._known)), None)
-        self._known[key] = launches
+    most = 256
 
 
 def run(kernel: PipelineKernel, inputs: list[Any], out: list[Any] | None, bits: tuple[int, ...], stream: Any) -> Any:
@@ -123,7 +109,7 @@ def _launch(
         launches = _prepared(kernel, inputs, results)
         kernel.prepared.keep(key, launches)
     addresses = [view.address for view in views]
-    if _touch(launches.spans, addresses, len(inputs)):
+    if 0 in addresses or _touch(launches.spans, addresses, len(inputs)):
         check_arrays(kernel.declaration, inputs, results)
     partial = 0
     memory = None
@@ -161,7 +147,7 @@ def _run_quickly(kernel: PipelineKernel, arrays: Sequence[Any], bits: tuple[int,
     launches = kernel.quick.get(key)
     if launches is None or place != current_device():
         return False
-    if _touch(launches.spans, addresses, len(kernel.declaration.inputs)):
+    if 0 in addresses or _touch(launches.spans, addresses, len(kernel.declaration.inputs)):
         return False
     handle = way.handle(place)
     for template in launches.templates:

@@ -155,9 +155,9 @@ def common_layout(
     for position, view in enumerate(results):
         missing = rank - len(view.shape)
         if position < len(declaration.outputs):
-            strides.append(view.strides)
+            strides.append(_settled(view))
         else:  # it stays in place along what is combined
-            strides.append((*view.strides, *(0,) * missing))
+            strides.append((*_settled(view), *(0,) * missing))
     dimensions = [
         Dimension(extent, tuple(array[axis] for array in strides)) for axis, extent in enumerate(shape)
     ][::-1] or [Dimension(1, tuple(0 for _ in strides))]
@@ -195,6 +195,14 @@ def _kept(declaration: Declaration, rank: int) -> int:
 def _broadcast(view: ArrayView, rank: int) -> tuple[int, ...]:
     strides = (0 if extent == 1 else stride for extent, stride in zip(view.shape, view.strides, strict=True))
     return (*(0,) * (rank - len(view.shape)), *strides)
+
+
+def _settled(view: ArrayView) -> tuple[int, ...]:
+    """A result's strides, along dimensions of one element as if it were dense: how it is written is not up to them."""
+    return tuple(
+        stride if extent > 1 else view.itemsize * prod(view.shape[axis + 1 :])
+        for axis, (extent, stride) in enumerate(zip(view.shape, view.strides, strict=True))
+    )
 
 
 def _forward(dim: Dimension, offsets: list[int]) -> Dimension:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,68 @@ def test_what_a_graph_captures_settles_its_groups_at_every_replay_and_keeps_thei
     for _ in range(2):
         grouped_copy(arrays[:2], arrays[2:], stream=7)
     assert cuda.launches[4:] == ["settle_pairs", "move_groups", "move_groups"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_dense_arrays_that_lost_their_memory_are_refused_by_their_place(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    class Lost(Array):
+        data = SimpleNamespace(ptr=0, device_id=0)
+
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            return {**super().__cuda_array_interface__, "data": (0, False)}
+
+    monkeypatch.setattr(cuda.module, "ndarray", Lost)
+    lists = [[Lost((4,))], [Lost((4,))]]
+    address = lists[1 - lost][0]
+    address.data = SimpleNamespace(ptr=address.host.ctypes.data, device_id=0)
+    with pytest.raises(CupytmaError, match=r"\[0\] has 4 elements at a null address"):
+        grouped_copy(*lists)
+    assert cuda.launches == []
+
+
+@needs_compiler
+def test_lists_of_the_caller_are_returned_as_they_are_and_not_kept(cuda: EmulatedCuda) -> None:
+    sources, destinations = ([Array.of(np.full(100, i, np.uint8)) for i in several] for several in ((1, 2), (0, 0)))
+    others = [Array.of(np.full(100, i, np.uint8)) for i in (3, 4)]
+    for _ in range(3):
+        before = list(sources), list(destinations)
+        assert grouped_copy(sources, destinations) is destinations
+        assert all(a is b for a, b in zip((*sources, *destinations), (*before[0], *before[1]), strict=True))
+        assert grouped_copy(tuple(sources), tuple(destinations)) == destinations
+    sources[1] = others[0]
+    grouped_copy(sources, destinations)
+    sources.reverse()
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [3, 1]
+    destinations[:] = others[1:] + destinations[:1]
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [3, 1]
+    with pytest.raises(CupytmaError, match="overlap"):
+        grouped_copy(destinations, destinations[::-1])
+    with pytest.raises(CupytmaError, match="2 sources and 1 destinations"):
+        grouped_copy(sources, destinations[:1])
+
+
+@needs_compiler
+def test_lists_that_change_while_they_are_prepared_are_those_that_are_kept_under_them(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, destinations = ([Array.of(np.full(100, i, np.uint8)) for i in several] for several in ((1, 2), (0, 0)))
+    other, prepare = Array.of(np.full(100, 9, np.uint8)), module._prepare_dense
+
+    def meanwhile(*given: Any) -> Any:
+        found = prepare(*given)
+        sources[1] = other
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_prepare_dense", meanwhile)
+        grouped_copy(sources, destinations)
+    grouped_copy(sources, destinations)
+    assert [array.host[0] for array in destinations] == [1, 9]
 
 
 @needs_compiler

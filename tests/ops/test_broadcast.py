@@ -17,6 +17,7 @@ from cupytma.ops.broadcast import (
     _ELEMENTS,
     _STRIPES,
     BROADCAST_STAGES,
+    PreparedBroadcast,
     broadcast_module,
     elements_argument,
     parts_of,
@@ -25,6 +26,7 @@ from cupytma.ops.broadcast import (
 )
 from cupytma.ops.broadcast_plan import CLUSTERS, ELEMENTS, OPERATIONS, BroadcastPlan, axis_of
 from cupytma.ops.broadcast_schedule import combine
+from cupytma.ops.prepared import span_bytes
 from cupytma.ops.simulated_copy import memory_at, span_of
 from cupytma.runtime.device import has_tma_device
 from cupytma.sim import ProgramError
@@ -266,6 +268,22 @@ def view(shape, strides, address=1 << 32, dtype="float32", itemsize=4) -> ArrayV
 
 
 X, V, OUT = view((4, 8), (32, 4)), view((8,), (4,), 1 << 36), view((4, 8), (32, 4), 1 << 40)
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_what_was_prepared_is_not_launched_without_memory(lost: int) -> None:
+    views = X, V, OUT
+    launched: list[tuple[int, ...]] = []
+    prepared = PreparedBroadcast(
+        (lambda handle, *addresses: launched.append(addresses),), views, tuple(map(span_bytes, views))  # type: ignore[arg-type]
+    )
+    places = [one.address for one in views]
+    prepared(0, *places)
+    assert launched == [tuple(places)]
+    places[lost] = 0
+    with pytest.raises(ArrayError, match=f"{('x', 'vector', 'out')[lost]} has .* elements at a null address"):
+        prepared(0, *places)
+    assert len(launched) == 1
 
 
 @pytest.mark.parametrize(

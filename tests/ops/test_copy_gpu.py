@@ -216,3 +216,29 @@ def test_errors_leave_the_gpu_usable() -> None:
     with pytest.raises((ArrayError, NoDeviceError)):
         tma.copy(object())
     assert int(tma.copy(cupy.arange(10))[9]) == 9
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_that_lost_their_memory_or_have_none_are_refused_whatever_was_copied_before() -> None:
+    torch = pytest.importorskip("torch")
+    made = [torch.arange(4096, device="cuda", dtype=torch.float32) for _ in range(4)]
+    for _ in range(4):
+        tma.copy(made[0], made[1])
+        tma.grouped_copy(made[:2], made[2:])
+    sparse = torch.eye(8, device="cuda").to_sparse()
+    for other in (sparse, sparse.to_sparse_csr(), np.zeros(4096, np.float32), torch.zeros(4096), None):
+        with pytest.raises(ArrayError):
+            tma.copy(other, made[1])
+        for position in (0, 1):
+            with pytest.raises(ArrayError):
+                tma.grouped_copy([*made[:position], other, *made[position + 1 : 2]], made[2:])
+    with pytest.raises(ArrayError):
+        tma.matmul(torch.zeros(8, 8, device="cuda", dtype=torch.float16), sparse.half())
+    made[0].untyped_storage().resize_(0)
+    for _ in range(3):
+        with pytest.raises(ArrayError, match="null address"):
+            tma.copy(made[0], made[1])
+        with pytest.raises(ArrayError, match="null address"):
+            tma.grouped_copy(made[:2], made[2:])
+    torch.cuda.synchronize()
+    assert torch.equal(made[1], made[3])

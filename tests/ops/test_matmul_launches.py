@@ -107,6 +107,70 @@ def test_the_third_call_at_the_same_addresses_launches_the_same_bytes(cuda, monk
     assert addresses(cuda.launches[-1])[2:4] == [THIRD + 0x100000] * 2
 
 
+@pytest.mark.parametrize("given", [1, 0, 1.0, 0.0, None, "yes", np.int64(1)])
+@pytest.mark.parametrize("name", ["fast_accumulation", "static_b", "tf32"])
+def test_what_equals_true_or_false_is_refused_also_after_them(cuda, name: str, given: object) -> None:
+    a, b, out = Array(HALF, (512, 256)), transposed(OTHER, 384, 256), Array(THIRD, (512, 384))
+    for flag in (True, False, np.True_, np.False_):
+        for _ in range(3):
+            tma.matmul(a, b, out=out, **{name: flag})
+    before = len(cuda.launches)
+    for _ in range(3):
+        with pytest.raises(ArrayError, match=f"{name} = .*; it must be True or False"):
+            tma.matmul(a, b, out=out, **{name: given})
+    assert len(cuda.launches) == before == 12
+
+
+def test_memory_that_an_array_has_lost_is_missed_whatever_was_launched_before(cuda) -> None:
+    arrays = {
+        "a": Array(HALF, (512, 256)), "b": transposed(OTHER, 384, 256), "out": Array(THIRD, (512, 384)),
+        "scale_a": Array(FOURTH, (512,), "<f4"), "scale_b": Array(FIFTH, (1,), "<f4"),
+        "bias": Array(SIXTH, (384,), "<f4"),
+    }  # fmt: skip
+    for _ in range(3):
+        tma.matmul(**arrays)
+    for name, lost in arrays.items():
+        place, lost.data.ptr = lost.data.ptr, 0
+        for _ in range(3):
+            with pytest.raises(ArrayError, match=f"{name} has .* elements at a null address"):
+                tma.matmul(**arrays)
+        lost.data.ptr = place
+    tma.matmul(**arrays)
+    assert len(cuda.launches) == 4
+
+
+def test_what_is_being_prepared_or_launched_when_all_is_forgotten_is_not_kept(
+    cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as by a thread beside one that has found a better way."""
+    a, b, out = Array(HALF, (512, 256)), transposed(OTHER, 384, 256), Array(THIRD, (512, 384))
+    memories = matrix_product._prepared, matrix_product._addressed
+
+    def then_forget(function):
+        def called(*given):
+            found = function(*given)
+            matrix_product.forget_prepared()
+            return found
+
+        return called
+
+    with monkeypatch.context() as patch:
+        patch.setattr(matrix_product, "prepared_for", then_forget(matrix_product.prepared_for))
+        tma.matmul(a, b, out=out)
+        assert [len(memory) for memory in memories] == [0, 0]
+    matrix_product.forget_prepared()
+    tma.matmul(a, b, out=out)
+    with monkeypatch.context() as patch:
+        patch.setattr(matrix_product, "hash", then_forget(hash), raising=False)
+        patch.setattr(type(matrix_product._seen), "__contains__", lambda *_: True)
+        tma.matmul(a, b, out=out)
+    assert [len(memory) for memory in memories] == [0, 0]
+    for _ in range(3):
+        tma.matmul(a, b, out=out)
+    assert len(matrix_product._addressed) == 1
+    assert len({launch.arguments[3] for launch in cuda.launches}) == 1
+
+
 def test_swapped_operands_change_places_with_their_factors(cuda) -> None:
     a, b, out = Array(HALF, (16, 256)), transposed(OTHER, 384, 256), Array(THIRD, (16, 384))
     scale_a, scale_b = Array(FOURTH, (16, 1), "<f4"), Array(FIFTH, (1, 384), "<f4")

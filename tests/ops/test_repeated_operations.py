@@ -135,6 +135,34 @@ def test_overlap_is_refused_every_time(cuda) -> None:
     assert not array_copy._addressed._known
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_memory_that_an_array_has_lost_is_missed_whatever_was_launched_before(cuda, way: str) -> None:
+    """As a tensor's whose storage was resized to nothing, and whose shape stays."""
+    operation, arguments, options, _ = WAYS[way]
+    arrays = [array for array in (*arguments, *options.values()) if hasattr(array, "data")]
+    for _ in range(3):
+        operation(*arguments, **options)
+    before = len(cuda.launches)
+    for lost in arrays:
+        place, lost.data.ptr = lost.data.ptr, 0
+        try:
+            for _ in range(3):
+                with pytest.raises(ArrayError, match="elements at a null address"):
+                    operation(*arguments, **options)
+        finally:
+            lost.data.ptr = place
+    assert len(cuda.launches) == before
+    operation(*arguments, **options)
+    assert len(cuda.launches) > before
+
+
+def test_arrays_without_elements_need_no_memory(cuda) -> None:
+    for _ in range(3):
+        tma.copy(array(0, 0, 4), array(0, 0, 4))
+        tma.gather_rows(array(HALF, 4, 256), array(0, 0, dtype="<i8"), array(0, 0, 256))
+    assert not cuda.launches
+
+
 def test_an_index_out_of_range_is_told_of_by_the_next_call_however_often_rows_have_moved(cuda, monkeypatch) -> None:
     x, index, out = array(HALF, 5000, 256), array(THIRD, 900, dtype="<i8"), array(OTHER, 900, 256)
     for _ in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,36 @@ def test_a_launch_has_the_arrays_of_its_call(cuda: simulated_cuda.SimulatedCuda)
         assert (extent, count, runs) == (600 * 512, plan.tiles, [1, plan.tiles, plan.tiles])
     assert not cuda.launches
     assert len(kernel.prepared) == 1
+
+
+def test_memory_that_an_array_has_lost_is_missed_whatever_was_launched_before(
+    cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
+    kernel = tma.pipeline_kernel("out = a + b", "float32 a, float32 b", "float32 out")
+    like = np.zeros((64, 512), np.float32)
+    arrays = [Array(base, like) for base in (0x10000000, 0x20000000, 0x30000000)]
+    for _ in range(2):
+        kernel(*arrays[:2], out=arrays[2])
+    for position, name in enumerate(("a", "b", "out")):
+        given = [*arrays[:position], Array(0, like), *arrays[position + 1 :]]
+        for _ in range(2):
+            with pytest.raises(ArrayError, match=f"{name} has .* elements at a null address"):
+                kernel(*given[:2], out=given[2])
+    assert len(cuda.launches) == 2
+
+
+def test_threads_that_meet_many_layouts_at_once_forget_without_failing() -> None:
+    memory = launch.Memory()
+    made = launch.Launches((), 0, ())
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda first: [memory.keep((first, n), made) for n in range(5000)], range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert launch.Memory.most <= len(memory) <= launch.Memory.most + 4
 
 
 def test_arrays_of_known_types_take_the_short_way(
