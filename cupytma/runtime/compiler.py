@@ -85,7 +85,10 @@ def compile(  # the name is the public one: tma.compile
     NoDeviceError
         If no target is named and there is no GPU to take it from.
     """
-    chosen = targets.target(target) if target is not None else current_target()
+    try:
+        chosen = targets.target(target) if target is not None else current_target()
+    except NoDeviceError as error:
+        raise NoDeviceError(f'without a GPU the target has to be named, as in target="sm_90a": {error}') from error
     return compile_request(checked_request(source, chosen, options, defines, headers, includes, name_expressions))
 
 
@@ -191,10 +194,7 @@ def current_target() -> targets.Target:
     """
     from cupytma.runtime.device import compute_capability
 
-    try:
-        capability = compute_capability()
-    except NoDeviceError as error:
-        raise NoDeviceError(f"without a GPU the target has to be named, as in target=\"sm_90a\": {error}") from error
+    capability = compute_capability()
     try:
         return targets.target_of_capability(*capability)
     except TargetError as error:
