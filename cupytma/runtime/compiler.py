@@ -88,7 +88,9 @@ def compile(  # the name is the public one: tma.compile
     try:
         chosen = targets.target(target) if target is not None else current_target()
     except NoDeviceError as error:
-        raise NoDeviceError(f'without a GPU the target has to be named, as in target="sm_90a": {error}') from error
+        raise NoDeviceError(
+            f'without a GPU the target has to be named, as in target="sm_90a": {error}'
+        ) from error.__cause__
     return compile_request(checked_request(source, chosen, options, defines, headers, includes, name_expressions))
 
 
