@@ -127,7 +127,7 @@ def test_tables_and_texts_fit_any_terminal(columns: int) -> None:
     [
         (f"cupytma {TILED} -o hex | cupytma decode - -o c | cupytma decode --json | cupytma decode -", "box_dim 64, 8"),
         (f"cupytma {TILED} --json | cupytma simulate -", "512 B, what the mbarrier must expect"),
-        (f"cupytma {TILED} -o raw | cupytma slots", "tensor_base_ptr"),
+        (f"cupytma {TILED} -o raw | cupytma slots -", "tensor_base_ptr"),
         (f"cupytma {TILED} -o c --address p.x | cupytma check -", "a legal tensor map"),
         (f"cupytma simulate {MAP} -o npy | cupytma simulate {MAP} --direction store --tile -", "the swizzle undone"),
         ("cupytma catalogue multicast | cupytma explain -", "102 instructions of the family"),
