@@ -3,8 +3,8 @@
 //
 // Thread t of a warpgroup has, of 64 rows of D, row 16 (t / 32) + t % 32 / 4 and the one eight further, and of each
 // eight columns two that follow one another, from 2 (t % 4) (PTX ISA: Register Fragments for wgmma.mma_async). Lines of
-// a buffer have 128 bytes, and their 16-byte units change places by the 128B swizzle, so that the threads of a warp
-// write to different banks. A line is a piece of a row of the result: a row of D, or where D is transposed a column of
+// a buffer have 128 bytes or 64, and their 16-byte units change places by the swizzle of that span, so that the threads
+// of a warp write to different banks. A line is a piece of a row of the result: a row of D, or where D is transposed a column of
 // it.
 #pragma once
 #include <matmul_tiles.cuh>
@@ -73,7 +73,8 @@ private:
             if (split > 1 && step % split != cluster_rank()) {
                 continue;
             }
-            const int begin = column + static_cast<int>(step * step_columns);
+            const unsigned offset = step + 1 < steps ? step * step_columns : tile_columns - step_columns;
+            const int begin = column + static_cast<int>(offset);
             unsigned char* buffer = staging + sent++ % buffers * buffer_bytes;
             if (product.by_unit && thread == 0) {
                 cupytma::bulk_wait_group_read<buffers - 1>();  // the store that used this buffer before has read it
@@ -96,7 +97,7 @@ private:
                     float values[2];
 #pragma unroll
                     for (unsigned i = 0; i < 2; ++i) {
-                        const float found = sum[(step * step_columns + octet * 8) / 2 + half * 2 + i];
+                        const float found = sum[(offset + octet * 8) / 2 + half * 2 + i];
                         values[i] = found * (factors[half] * column_factors[i]);
                         if (BIAS_TYPE != no_bias) {
                             values[i] += SWAPPED ? added[half] : column_added[i];
@@ -138,7 +139,7 @@ private:
     // Where a byte of a line lies in a buffer.
     static __device__ __forceinline__ unsigned place(unsigned line, unsigned byte)
     {
-        return line * span_bytes + (byte ^ (line % 8 << 4));
+        return line * line_bytes + (byte ^ (line * line_bytes / span_bytes % (line_bytes / 16) << 4));
     }
 
     // Lays two neighbouring elements of a row of D into the buffer.
@@ -181,7 +182,7 @@ private:
                 for (unsigned box = 0; box < boxes; ++box) {
                     const int across = row + static_cast<int>(box * line_elements);
                     const int at[2] = {SWAPPED ? across : column, SWAPPED ? column : row};
-                    cupytma::tensor_store(&map, at, buffer + box * lines * span_bytes);
+                    cupytma::tensor_store(&map, at, buffer + box * lines * line_bytes);
                 }
                 cupytma::bulk_commit_group();
             }

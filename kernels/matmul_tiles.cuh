@@ -37,14 +37,17 @@ static_assert(!(ROWS_MN_MAJOR || COLUMNS_MN_MAJOR) || ELEMENT_BYTES == 2, "other
 static_assert(!COLUMNS_MN_MAJOR || tile_columns % instruction_rows == 0, "MN-major boxes are 64 elements wide");
 
 // The result leaves in steps of so many columns of D, which fill a buffer: 8 KiB where the tile is as wide.
-constexpr unsigned line_elements = span_bytes / OUT_BYTES;  // of the result, on a line of the buffer
+constexpr unsigned line_bytes = LINE_BYTES;
+constexpr unsigned line_elements = line_bytes / OUT_BYTES;  // of the result, on a line of the buffer
 constexpr unsigned step_columns = STEP_COLUMNS;
-constexpr unsigned steps = tile_columns / step_columns;
+// The last step begins early enough to end with the tile, and writes a few columns of the one before once more.
+constexpr unsigned steps = (tile_columns + step_columns - 1) / step_columns;
 constexpr unsigned buffer_bytes = instruction_rows * step_columns * OUT_BYTES;
 constexpr unsigned buffers = 2;
 static_assert(split == 1 || step_columns == 8, "blocks that share a sum finish eight columns each");
 static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines of the result are whole");
-static_assert(tile_columns % step_columns == 0 && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
+static_assert(tile_columns % step_columns == 0 || !SWAPPED, "lines of the transposed result are not written twice");
+static_assert(tile_columns >= step_columns && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
 
 // What a block finds where in its shared memory, which begins on a multiple of 1024 bytes.
 constexpr unsigned buffers_offset = stages * stage_bytes;

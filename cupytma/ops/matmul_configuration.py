@@ -120,9 +120,20 @@ class Configuration:
         """Of both operands, in shared memory."""
         return (self.tile_rows + self.tile_columns) * SPAN_BYTES
 
+    def line_bytes(self, result_bytes: int) -> int:
+        """Of the result, that lie together in shared memory: half a line where a tile is no wider."""
+        wide = self.is_swapped or self.tile_columns * result_bytes >= SPAN_BYTES
+        return SPAN_BYTES if wide else SPAN_BYTES // 2
+
     def step_columns(self, result_bytes: int) -> int:
-        """Columns that are laid out in shared memory at a time: as many as a box takes and divide a tile's."""
-        most = 8 if self.split > 1 else min(self.tile_columns, SPAN_BYTES // result_bytes)
+        """Columns that are laid out in shared memory at a time.
+
+        Whole lines of the result; of the transposed one as many as a box takes and divide a tile's, or eight.
+        """
+        line = self.line_bytes(result_bytes) // result_bytes
+        if not self.is_swapped:
+            return line
+        most = 8 if self.split > 1 else min(self.tile_columns, line)
         return next(step for step in range(most, 0, -8) if self.tile_columns % step == 0)
 
     def shared_bytes(self, stages: int, result_bytes: int) -> int:
@@ -194,7 +205,8 @@ CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that i
 _LEGAL: dict[str, tuple[int, ...]] = {
     "row_blocks": (1, 2, 4),
     "tile_columns": tuple(range(8, 257, 8)),
-    **dict.fromkeys(("cluster_rows", "cluster_columns", "split"), (1, 2, 4, 8)),
+    **dict.fromkeys(("cluster_rows", "cluster_columns"), (1, 2, 4, 8)),
+    "split": tuple(range(1, 9)),
     **dict.fromkeys(("is_ping_pong", "is_swapped"), (False, True)),
     "consumers": (1, 2),
     "resident": (1, 2, 3, 4),
@@ -224,8 +236,8 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         return f"{c.cluster} blocks are more than a cluster has, {_MOST_CLUSTER}"
     if c.split > 1 and (c.is_ping_pong or c.cluster != c.split or not c.is_swapped):
         return "K is split in swapped, cooperative tiles without other clusters"
-    if not c.is_swapped and c.tile_columns * operands.result_bytes % SPAN_BYTES:
-        return f"rows of the result's tile are no multiple of {SPAN_BYTES} B"
+    if not c.is_swapped and c.tile_columns * operands.result_bytes < (line := c.line_bytes(operands.result_bytes)):
+        return f"rows of the result's tile are shorter than the {line} B that are written at a time"
     rows, columns = (operands.b, operands.a) if c.is_swapped else (operands.a, operands.b)
     for matrix, extent, parts in ((rows, c.tile_rows, c.cluster_columns), (columns, c.tile_columns, c.cluster_rows)):
         if extent % (parts * (INSTRUCTION_ROWS if matrix.is_mn_major else 8)):

@@ -184,11 +184,13 @@ class MatmulPlan:
 
     def _result_map(self) -> TensorMap:
         o = self.operands
-        lines = self.configuration.step_columns(o.result_bytes) if self.configuration.is_swapped else INSTRUCTION_ROWS
+        c, line = self.configuration, self.configuration.line_bytes(o.result_bytes)
+        lines = c.step_columns(o.result_bytes) if c.is_swapped else INSTRUCTION_ROWS
         stride = UNIT * -(-o.n * o.result_bytes // UNIT) if o.m == 1 else o.out.strides[0]
         return Tiled(
             data_type=RESULT_TYPES[o.result], global_address=o.out.address, global_dim=(o.n, o.m),
-            global_strides=(stride,), box_dim=(SPAN_BYTES // o.result_bytes, lines), swizzle=Swizzle.B128,
+            global_strides=(stride,), box_dim=(line // o.result_bytes, lines),
+            swizzle=Swizzle.B128 if line == SPAN_BYTES else Swizzle.B64,
         ).encode()
 
     def argument(self) -> Any:
@@ -222,6 +224,7 @@ class MatmulPlan:
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
             "BIAS_TYPE": o.bias_kind,
             "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STEP_COLUMNS": c.step_columns(o.result_bytes),
+            "LINE_BYTES": c.line_bytes(o.result_bytes),
             "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),

@@ -89,11 +89,12 @@ def element_offsets(rows: int, depth: int, size: int, is_mn_major: bool) -> Offs
         linear = row // INSTRUCTION_ROWS * depth * SPAN_BYTES + k * SPAN_BYTES + row % INSTRUCTION_ROWS * size
     else:
         linear = row * SPAN_BYTES + k * size
-    return _swizzled(linear.astype(np.int64))
+    return _swizzled(linear.astype(np.int64), SPAN_BYTES)
 
 
-def _swizzled(linear: Offsets) -> Offsets:
-    return linear ^ ((linear >> 7 & 7) << 4)
+def _swizzled(linear: Offsets, span: int) -> Offsets:
+    """Where the swizzle of 64 or 128 bytes puts them."""
+    return linear ^ ((linear >> 7 & (span // 16 - 1)) << 4)
 
 
 class _Schedule:
@@ -266,9 +267,10 @@ class _Schedule:
         """Lay out and write 64 rows of D at a time, a step of columns after the other; returns how many were sent."""
         c, plan = self.configuration, self.plan
         for block in range(0, len(total), INSTRUCTION_ROWS):
-            for step in range(0, c.tile_columns, self.step):
-                if c.split > 1 and step // self.step % c.split != t.rank:
+            for number in range(-(-c.tile_columns // self.step)):
+                if c.split > 1 and number % c.split != t.rank:
                     continue
+                step = min(number * self.step, c.tile_columns - self.step)
                 values = total[block : block + INSTRUCTION_ROWS, step : step + self.step].astype(self.result)
                 lines = values.T if c.is_swapped else values
                 at = (column + step, row + block)  # along a row of the result, and across
@@ -282,21 +284,23 @@ class _Schedule:
                 yield t.bulk_wait_group(BUFFERS - 1, read=True).named("wait for the buffer")
                 yield t.write_shared(buffer, self.laid(lines))
                 yield t.fence_proxy_async(space="shared::cta").named("proxy fence")
-                width = SPAN_BYTES // plan.operands.result_bytes
-                for number in range(lines.shape[1] // width):
-                    piece = buffer[number * len(lines) * SPAN_BYTES : (number + 1) * len(lines) * SPAN_BYTES]
-                    yield t.tensor_store(self.out_map, (at[0] + number * width, at[1]), piece)
+                line = c.line_bytes(plan.operands.result_bytes)
+                width = line // plan.operands.result_bytes
+                for box in range(lines.shape[1] // width):
+                    piece = buffer[box * len(lines) * line : (box + 1) * len(lines) * line]
+                    yield t.tensor_store(self.out_map, (at[0] + box * width, at[1]), piece)
                 yield t.bulk_commit_group().named("commit")
         return sent
 
     def laid(self, lines: Any) -> npt.NDArray[np.uint8]:
-        """Lines of the result as they lie in a buffer: boxes of 128 bytes' width, swizzled."""
+        """Lines of the result as they lie in a buffer: boxes of a line's width, swizzled."""
         size = self.plan.operands.result_bytes
-        width = SPAN_BYTES // size
+        line = self.configuration.line_bytes(size)
+        width = line // size
         boxes = np.concatenate([lines[:, i : i + width] for i in range(0, lines.shape[1], width)])
         linear = np.ascontiguousarray(boxes).view(np.uint8).reshape(-1)
         found = np.empty_like(linear)
-        found[_swizzled(np.arange(linear.size))] = linear
+        found[_swizzled(np.arange(linear.size), line)] = linear
         return found
 
     def write_elements(self, t: Thread, lines: Any, at: tuple[int, int]) -> Body:

@@ -85,8 +85,8 @@ def _packed(tensor_map: Any) -> bytes:
     words = np.zeros(16, np.uint64)
     if any(bytes(tensor_map)):
         p = tensor_map.decode()
-        assert p.swizzle.name == "B128"
-        words[:7] = (p.global_address, p.element_bytes, *p.global_dim, *p.global_strides, *p.box_dim)
+        span = {"B64": 64, "B128": 128}[p.swizzle.name]
+        words[:8] = (p.global_address, p.element_bytes, *p.global_dim, *p.global_strides, *p.box_dim, span)
     return words.tobytes()
 
 

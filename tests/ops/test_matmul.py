@@ -157,7 +157,7 @@ def test_every_configuration_fits_some_product() -> None:
         (Configuration(1, 20), "tile_columns = 20 is none of"),
         (Configuration(1, 128.0), r"tile_columns = 128\.0 is none"),  # type: ignore[arg-type]
         (Configuration(1, 64, split=2), "K is split in swapped"),
-        (Configuration(1, 32), "no multiple of 128 B"),
+        (Configuration(1, 24), "shorter than the 64 B"),
         (Configuration(1, 64, 8, 2), "16 blocks are more than"),
         (Configuration(1, 8, 2, is_swapped=True), "cannot be loaded in 2 parts"),
         (Configuration(1, 64, is_ping_pong=True, consumers=1), "ping-pong: one warpgroup takes no turns"),
@@ -178,7 +178,7 @@ def every_product() -> list[Operands]:
 
 
 def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kernel_want_them() -> None:
-    """What matmul_tiles.cuh asserts, and what tensor maps and launches allow, for all 98,304 ways."""
+    """What matmul_tiles.cuh asserts, and what tensor maps and launches allow, for every way."""
     ways, products, found = [Configuration(*values) for values in product(*_LEGAL.values())], every_product(), 0
     for operands in products:
         for c in ways:
@@ -194,9 +194,9 @@ def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kerne
                 assert share * parts == extent, c
                 assert share % (64 if matrix.is_mn_major else 8) == 0, c
                 assert matrix.is_mn_major or share <= 256, c
-            assert c.tile_columns % step == 0, c
+            assert c.tile_columns % step == 0 if c.is_swapped else c.tile_columns >= step, c
             assert 64 * step * size % 1024 == 0, c
-            assert c.is_swapped or (c.split == 1 and step * size == 128), c
+            assert c.is_swapped or (c.split == 1 and step * size in (64, 128)), c
             assert c.consumers == 2 or not c.is_ping_pong, c
             assert c.split == 1 or c.cluster == c.split, c
             assert c.cluster <= 8, c

@@ -45,6 +45,14 @@ CASES = [
     (70, 200, 400, "bfloat16", "bfloat16", False, C(1, 64, 2, consumers=1, resident=2), {"static_b": True}),
     (70, 200, 272, "float8_e4m3fn", "bfloat16", False, C(1, 64, consumers=2, resident=2), {}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 4, 2, is_ping_pong=True), {}),
+    (150, 300, 400, "bfloat16", "bfloat16", False, C(1, 136), {}),
+    (150, 300, 2064, "float8_e4m3fn", "bfloat16", False, C(1, 88), {}),
+    (150, 300, 2064, "float8_e4m3fn", "bfloat16", False, C(1, 176), {}),
+    (70, 133, 144, "bfloat16", "float32", False, C(1, 72, is_ping_pong=True), {}),
+    (70, 136, 144, "bfloat16", "bfloat16", False, C(1, 32, consumers=1), {}),
+    (70, 136, 144, "float8_e4m3fn", "float16", False, C(1, 40, 1, 2), {}),
+    (70, 133, 144, "float16", "float32", False, C(1, 24, consumers=1, resident=2), {}),
+    (70, 139, 1040, "bfloat16", "bfloat16", False, C(1, 72, split=3, is_swapped=True, consumers=1), {}),
 ]
 
 

@@ -255,7 +255,10 @@ template <int Count> void wgmma_wait_group()
     __syncwarp();
 }
 
-inline unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
+inline unsigned swizzled(unsigned address, unsigned span = 128)
+{
+    return address ^ (address >> 7 & (span / 16 - 1)) << 4;
+}
 
 template <class Move>
 void for_each_element(const void* tensor_map, const int (&at)[2], const void* tile, bool rounded, Move move)
@@ -263,12 +266,12 @@ void for_each_element(const void* tensor_map, const int (&at)[2], const void* ti
     const unsigned long long* words = static_cast<const CUtensorMap*>(tensor_map)->opaque;
     const long long size = words[1], extents[2] = {(long long)words[2], (long long)words[3]};
     const long long extent = rounded ? (extents[0] * size + 15) / 16 * 16 / size : extents[0];
-    const unsigned start = __cvta_generic_to_shared(tile);
-    mistakes += words[5] * size != 128 || at[0] * size % 16 != 0 || start % 128 != 0 || at[0] < 0 || at[1] < 0;
+    const unsigned start = __cvta_generic_to_shared(tile), span = (unsigned)words[7];
+    mistakes += words[5] * size != span || at[0] * size % 16 != 0 || start % 128 != 0 || at[0] < 0 || at[1] < 0;
     for (unsigned line = 0; line < words[6]; ++line) {
         for (unsigned element = 0; element < words[5]; ++element) {
             const long long x = at[0] + (long long)element, y = at[1] + (long long)line;
-            const unsigned place = swizzled(start + line * 128 + element * (unsigned)size);
+            const unsigned place = swizzled(start + line * span + element * (unsigned)size, span);
             move(reinterpret_cast<unsigned char*>(words[0]) + y * (long long)words[4] + x * size, place, size,
                  x < extent && y < extents[1]);
         }
