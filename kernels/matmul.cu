@@ -125,7 +125,7 @@ __device__ __forceinline__ void load_tiles(
 }
 
 __device__ __forceinline__ void multiply(
-    float (&d)[tile_columns / 2], unsigned long long rows, unsigned long long columns, bool add)
+    float (&d)[part_columns / 2], unsigned long long rows, unsigned long long columns, bool add)
 {
 #if ELEMENT_BYTES == 2
     cupytma::MULTIPLY<1, 1, ROWS_MN_MAJOR, COLUMNS_MN_MAJOR>(d, rows, columns, add);
@@ -157,11 +157,13 @@ public:
     {
     }
 
-    // Starts the products of one stage; `add` says whether its first ones are added to d.
-    __device__ __forceinline__ void start(float (&d)[ROW_BLOCKS][tile_columns / 2], bool add)
+    // Starts the products of one stage, of one part of the columns; `add` says whether its first ones are added to d.
+    __device__ __forceinline__ void start(float (&d)[ROW_BLOCKS][part_columns / 2], unsigned part, bool add)
     {
-        cupytma::mbarrier_wait_parity(&barriers.full[at.stage], at.parity);
-        const unsigned offset = at.stage * (stage_bytes >> 4);
+        if (part == 0) {
+            cupytma::mbarrier_wait_parity(&barriers.full[at.stage], at.parity);
+        }
+        const unsigned offset = at.stage * (stage_bytes >> 4), along = part * (part_columns * span_bytes >> 4);
         cupytma::wgmma_fence();
 #pragma unroll
         for (unsigned step = 0; step < instructions; ++step) {
@@ -170,7 +172,7 @@ public:
                 multiply(
                     d[block],
                     rows + offset + block * (group_bytes >> 4) + step * Operand<ROWS_MN_MAJOR>::step,
-                    columns + offset + step * Operand<COLUMNS_MN_MAJOR>::step, add || step > 0);
+                    columns + offset + along + step * Operand<COLUMNS_MN_MAJOR>::step, add || step > 0);
             }
         }
         cupytma::wgmma_commit_group();
@@ -219,55 +221,66 @@ __device__ __forceinline__ void add_up(
     }
 #if PROMOTE
     // The tensor cores add products of 8 bits with fewer bits than float32 has: each stage's sum is added in float32.
-    // Where registers allow, while the next stage's is made.
-    constexpr unsigned sums = PROMOTE;
-    float d[sums][ROW_BLOCKS][tile_columns / 2];
-    const auto start = [&](float (&next)[ROW_BLOCKS][tile_columns / 2], unsigned index) {
-        hold_all(next);
-        consumer.start(next, false);
-        if (index + 1 == blocks) {
-            done();
+    // Where registers allow, while the next sum is made: that of the next stage, or of the other half of the columns.
+    constexpr unsigned sums = PROMOTE > 1 || parts > 1 ? 2 : 1;
+    float d[sums][ROW_BLOCKS][part_columns / 2];
+    const auto start = [&](unsigned sum_number, unsigned part, unsigned index) {
+        hold_all(d[sum_number]);
+        consumer.start(d[sum_number], part, false);
+        if (part + 1 == parts) {
+            consumer.at.advance();
+            if (index + 1 == blocks) {
+                done();
+            }
         }
     };
-    const auto add = [&](float (&made)[ROW_BLOCKS][tile_columns / 2], unsigned stage) {
-        hold_all(made);
-        consumer.release(stage);
+    const auto add = [&](unsigned sum_number, unsigned part, unsigned stage) {
+        hold_all(d[sum_number]);
+        if (part + 1 == parts) {
+            consumer.release(stage);
+        }
 #pragma unroll
         for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
 #pragma unroll
-            for (unsigned i = 0; i < tile_columns / 2; ++i) {
-                sum[block][i] += made[block][i];
+            for (unsigned i = 0; i < part_columns / 2; ++i) {
+                sum[block][part * (part_columns / 2) + i] += d[sum_number][block][i];
             }
         }
     };
     unsigned index = 0;
     if constexpr (sums == 2) {
         // No product is under way from one round to the next: ptxas would have every one waited for at once.
-        constexpr unsigned round = ROUND;
+        constexpr unsigned round = ROUND, last = round * parts - 1;
 #pragma unroll 1
         for (; index + round <= blocks; index += round) {
             unsigned stage[round];
 #pragma unroll
-            for (unsigned step = 0; step < round; ++step) {
-                stage[step] = consumer.at.stage;
-                start(d[step % 2], index + step);
-                consumer.at.advance();
+            for (unsigned step = 0; step <= last; ++step) {
+                if (step % parts == 0) {
+                    stage[step / parts] = consumer.at.stage;
+                }
+                start(step % 2, step % parts, index + step / parts);
                 if (step > 0) {
                     cupytma::wgmma_wait_group<1>();
-                    add(d[(step - 1) % 2], stage[step - 1]);
+                    add((step - 1) % 2, (step - 1) % parts, stage[(step - 1) / parts]);
                 }
             }
             cupytma::wgmma_wait_group<0>();
-            add(d[(round - 1) % 2], stage[round - 1]);
+            add(last % 2, last % parts, stage[round - 1]);
         }
     }
 #pragma unroll 1
     for (; index < blocks; ++index) {
         const unsigned stage = consumer.at.stage;
-        start(d[0], index);
-        consumer.at.advance();
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part) {
+            start(part, part, index);
+        }
         cupytma::wgmma_wait_group<0>();
-        add(d[0], stage);
+#pragma unroll
+        for (unsigned part = 0; part < parts; ++part) {
+            add(part, part, stage);
+        }
     }
 #else
     unsigned before = 0;
@@ -275,7 +288,7 @@ __device__ __forceinline__ void add_up(
     for (unsigned index = 0; index < blocks; ++index) {
         const unsigned stage = consumer.at.stage;
         hold_all(sum);
-        consumer.start(sum, true);
+        consumer.start(sum, 0, true);
         consumer.at.advance();
         cupytma::wgmma_wait_group<1>();  // all but this stage's: the one before has been read
         hold_all(sum);

@@ -21,6 +21,10 @@ constexpr unsigned instruction_rows = 64;  // of the left matrix of wgmma
 constexpr unsigned group_rows = ROW_BLOCKS * instruction_rows;  // of one consumer
 constexpr unsigned tile_rows = PING_PONG ? group_rows : consumers * group_rows;
 constexpr unsigned tile_columns = TILE_COLUMNS;
+// Of these, that one instruction multiplies.
+constexpr unsigned parts = COLUMN_PARTS, part_columns = tile_columns / parts;
+static_assert(part_columns * parts == tile_columns && part_columns % 8 == 0, "instructions take eight columns or more");
+static_assert(parts == 1 || (PROMOTE == 1 && parts == 2), "one part's sum is made while another's is added");
 constexpr unsigned stages = STAGES;
 
 // A stage holds 128 bytes along K of each row and column: what one swizzled box is wide, and four instructions of 32

@@ -16,7 +16,7 @@ PATTERN_BYTES = 1024  # after which the 128B swizzle begins again
 WARPGROUP_THREADS, WARP_THREADS = 128, 32
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
-ROUND = 8  # stages whose sums are added in float32 while the tensor cores go on
+MOST_ROUND = 16  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
 RESERVED_BYTES = 1024  # of shared memory, for each block, which a multiprocessor keeps (CUDA C++ Programming Guide)
 # Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
@@ -109,6 +109,14 @@ class Configuration:
     def stage_sums(self) -> int:
         """Of those, that are of one stage, where they are added in float32: one is made while another is added."""
         return min(2, self.sums - 1)
+
+    @property
+    def promoted_parts(self) -> int:
+        """Into which the columns are divided where each stage's sum is added in float32.
+
+        Two where there is room for one sum of all of them: one part's is made while the other's is added.
+        """
+        return 2 if self.stage_sums == 1 and self.tile_columns % 16 == 0 else 1
 
     @property
     def cluster(self) -> int:
@@ -247,6 +255,11 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
     if c.stages(operands.result_bytes, most_bytes) < 2:
         return "two stages do not fit into shared memory"
     return ""
+
+
+def round_of(depth_blocks: int) -> int:
+    """Stages of a round, of so many along K: rounds are waited for at their end, and stages that fill none at once."""
+    return min(range(MOST_ROUND, 1, -2), key=lambda stages: depth_blocks // stages + depth_blocks % stages)
 
 
 def tiles_of(configuration: Configuration, operands: Operands) -> tuple[int, int]:

@@ -19,13 +19,13 @@ from cupytma.ops.matmul_configuration import (
     INSTRUCTION_ROWS,
     LOADING_REGISTERS,
     MULTIPLYING_REGISTERS,
-    ROUND,
     SPAN_BYTES,
     Configuration,
     Cost,
     check_configuration,
     choose,
     cost_of,
+    round_of,
     tiles_of,
 )
 from cupytma.ops.matmul_operands import UNIT, Matrix, Operands
@@ -216,14 +216,16 @@ class MatmulPlan:
         """The macros that the kernel is compiled with."""
         c, o = self.configuration, self.operands
         types = self.rows.type, self.columns.type
+        parts = c.promoted_parts if self.is_promoted else 1
         multiply = ptx.wgmma_mma_async(
-            n=c.tile_columns, a_type=types[0].wgmma, b_type=types[1].wgmma, d_type="f32"
+            n=c.tile_columns // parts, a_type=types[0].wgmma, b_type=types[1].wgmma, d_type="f32"
         )
         rows, columns = o.scale_kinds[:: -1 if c.is_swapped else 1]
         return {
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
             "BIAS_TYPE": o.bias_kind,
-            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "STEP_COLUMNS": c.step_columns(o.result_bytes),
+            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "COLUMN_PARTS": parts,
+            "STEP_COLUMNS": c.step_columns(o.result_bytes),
             "LINE_BYTES": c.line_bytes(o.result_bytes),
             "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
@@ -234,7 +236,7 @@ class MatmulPlan:
             "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),
             "MULTIPLY": multiply.function_name, "LOADING_REGISTERS": LOADING_REGISTERS,
             "MULTIPLYING_REGISTERS": MULTIPLYING_REGISTERS[c.consumers], "CONSUMERS": c.consumers,
-            "RESIDENT": c.resident, "ROUND": ROUND,
+            "RESIDENT": c.resident, "ROUND": round_of(self.depth_blocks // c.split),
             "SHARED_BYTES": c.shared_bytes(self.stages, o.result_bytes),
         }
 
