@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 # Colours are the page's own, thinned out, so that the card suits any theme; nothing is loaded and nothing runs.
+# Cells name the class twice, to come before what JupyterLab says of tables.
 _STYLE = """
 .cupytma-card{display:inline-block;max-width:100%;font:13px/1.45 system-ui,sans-serif;color:inherit;
 border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:6px;padding:.6em .9em}
 .cupytma-card table{border-collapse:collapse;margin:.3em 0;color:inherit;background:none}
-.cupytma-card td,.cupytma-card th{text-align:left;padding:.1em 1em .1em 0;border:0;background:none;color:inherit;
-vertical-align:top}
+.cupytma-card.cupytma-card td,.cupytma-card.cupytma-card th{text-align:left;vertical-align:top;padding:.1em 1em .1em 0;
+border:0;background:none;color:inherit}
 .cupytma-card th{font-weight:600;opacity:.7}
 .cupytma-card td{font-variant-numeric:tabular-nums}
 .cupytma-card code,.cupytma-card pre{font-family:ui-monospace,monospace;background:none;color:inherit;margin:.2em 0}

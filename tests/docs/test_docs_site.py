@@ -91,6 +91,18 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             assert start not in text, path
 
 
+def test_pictures_stand_in_their_pages_and_not_in_the_search(site: Path) -> None:
+    drawn = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "images").glob("*.svg")}
+    everything = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
+    assert '.svg"' not in everything
+    for name, svg in drawn.items():
+        shapes = svg.partition(">")[2].strip()
+        assert shapes in everything, name
+    assert 'aria-label="The 128B swizzle: each chunk' in everything
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    assert "nothing, all bits 0" not in index
+
+
 def test_every_topic_has_its_place(pages: dict[str, Page]) -> None:
     anchors = {anchor for name, page in pages.items() if name.startswith("reference/") for anchor in page.anchors}
     for topic in topics():
