@@ -185,6 +185,11 @@ class PipelinePlan:
         parts = min(self.counts[0], max(1, resident // prod(self.counts[1:])))
         return replace(self, run=-(-self.counts[0] // parts))
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         variant = self.variant
         ring = f"{variant.stages} stages of {self.loaded_bytes} B, " if self.loaded_bytes else ""

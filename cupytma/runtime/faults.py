@@ -53,6 +53,11 @@ class FaultReport:
     launches: tuple[LaunchRecord, ...]
     is_running: bool = False
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 

@@ -80,6 +80,11 @@ class BankConflicts:
         """The same without a swizzle."""
         return self.unswizzled_wavefronts - self.phases
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         worst = f", {self.worst}-way at worst" * bool(self.conflicts)
         plain = f"; without swizzle {_counted(self.unswizzled_conflicts)}" * (self.swizzle != Swizzle.NONE)

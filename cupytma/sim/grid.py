@@ -35,6 +35,11 @@ class GridFault:
     coordinates: tuple[int, ...]
     fault: Fault
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         return f"block {self.block} at {self.coordinates}: {self.fault}"
 

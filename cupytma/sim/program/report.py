@@ -78,6 +78,11 @@ class Finding:
         """``"hang"``, ``"race"``, ``"misuse"`` or ``"fault"``."""
         return RULES[self.rule].kind
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.simulation_cards import finding_card
+
+        return finding_card(self)
+
     def __str__(self) -> str:
         lines = (
             f"{self.kind} {self.rule}: {self.message}",
