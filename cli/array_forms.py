@@ -14,6 +14,7 @@ from cupytma.tensormap.arrays import PACKED_TYPES, array_parameters, data_type_o
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.fields import DATA_TYPES
 from cupytma.tensormap.views import ArrayView, packed_elements
+from cupytma.words import counted
 
 from .address_names import AddressName, parse_address
 from .failures import Failure
@@ -69,7 +70,7 @@ def parse_array(text: str) -> dict[str, Any]:
         raise ValueError(f"{' and '.join(missing)} of the array {'is' if len(missing) == 1 else 'are'} missing")
     for key in ("box", "strides"):
         if key in found and len(found[key]) != len(found["shape"]) and not (key == "box" and found.get("coalesce")):
-            raise ValueError(f"{key} has {len(found[key])} entries, and shape {len(found['shape'])}")
+            raise ValueError(f"{key} has {counted(len(found[key]), 'entry')}, and shape {len(found['shape'])}")
     return found
 
 
@@ -121,7 +122,9 @@ def _value(key: str, value: str) -> Any:
         entries.pop()  # a tuple of one ends in a comma
     numbers = tuple(parse_integer(entry) for entry in entries)
     if len(numbers) > _MOST_DIMENSIONS:
-        raise ValueError(f"{key} has {len(numbers)} entries; an array has {_MOST_DIMENSIONS} dimensions at most")
+        raise ValueError(
+            f"{key} has {counted(len(numbers), 'entry')}; an array has {_MOST_DIMENSIONS} dimensions at most"
+        )
     if key != "strides" and min(numbers) < 0:
         raise ValueError(f"{key} has the negative entry {min(numbers)}")
     return numbers

@@ -12,6 +12,7 @@ import click
 
 from cupytma.errors import CupytmaError, DescriptorError, KernelWarning, more_line
 from cupytma.targets import Target
+from cupytma.words import counted
 
 from .descriptor_reading import described_in
 from .dumps import MOST_PERMISSIVE
@@ -255,9 +256,9 @@ def _print_finding(finding: Finding, label: str) -> None:
 
 def _summary(checked: list[_Checked]) -> str:
     counts = Counter(finding.severity for one in checked for finding in one.findings)
-    parts = [f"{counts[kind]} {kind}{'s'[: counts[kind] != 1]}" for kind in _COLOURS if counts[kind]]
+    parts = [counted(counts[kind], kind) for kind in _COLOURS if counts[kind]]
     maps, failures = sum(bool(one.broken) for one in checked), sum(one.failure is not None for one in checked)
-    parts += [f"{maps} illegal tensor map{'s'[: maps != 1]}"] * bool(maps)
+    parts += [counted(maps, "illegal tensor map")] * bool(maps)
     parts += [f"{failures} not checked"] * bool(failures)
     found = ", ".join(parts) or "nothing found"
     return f"{len(checked)} files: {found}" if len(checked) > 1 else found

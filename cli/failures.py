@@ -9,6 +9,7 @@ import click
 
 from cupytma.errors import CupytmaError, DescriptorError, more_line
 from cupytma.tensormap import Violation
+from cupytma.words import counted
 
 from .output import paragraph, text_width
 
@@ -57,7 +58,7 @@ def violations_text(
         Where the offending value is, such as ``"w6[63:56]"``.
     """
     broken = tuple(violations)
-    lines = [f"{headline}: {len(broken)} broken rule{'s'[: len(broken) != 1]}"]
+    lines = [f"{headline}: {counted(len(broken), 'broken rule')}"]
     for violation in broken:
         where = place(violation)
         lines += [

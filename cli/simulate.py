@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cupytma.words import counted
+
 from .descriptor_reading import read_described
 from .failures import Failure
 from .options import Integer, Integers, Source, suggested
@@ -175,7 +177,7 @@ def _with_rows(how: dict[str, Any], rows: tuple[int, ...] | None) -> dict[str, A
     if rows is None:
         return how
     if len(rows) != _ROWS:
-        raise click.UsageError(f"--rows has {len(rows)} entries; a gather or scatter moves {_ROWS} rows")
+        raise click.UsageError(f"--rows has {counted(len(rows), 'entry')}; a gather or scatter moves {_ROWS} rows")
     stores = how["direction"] in ("store", "reduce")
     return {**how, "mode": how["mode"] or ("tile::scatter4" if stores else "tile::gather4")}
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
+from cupytma import words
 from cupytma.errors import PictureError
 
 WIDTH = 800
@@ -26,6 +28,9 @@ HUES = tuple(f"c{i}" for i in range(len(COLOURS) + 1))
 _SIZES = {"": 12, "small": 10.5, "heading": 13}
 # How wide letters are, of their size, in the wider ones of the fonts that interfaces use; so that texts fit.
 _WIDE, _NARROW = 0.66, 0.55
+
+counted = partial(words.counted, spec=",")
+"""A number with its noun, its digits in groups of three; see `cupytma.words.counted`."""
 
 _MARGIN = 6  # on the left; the others are in the picture's size
 
@@ -239,8 +244,3 @@ def wrapped(text: str, room: float, kind: str = "") -> list[str]:
         else:
             lines.append(word)
     return lines
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
