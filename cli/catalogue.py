@@ -144,5 +144,5 @@ def _print_families(found: list[Instruction]) -> None:
         rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
     show_rows(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX"))
-    text = f"{counted(len(found), 'form')}; `cupytma catalogue --family NAME` lists those of one instruction"
+    text = f"{counted(len(found), 'form', spec=',')}; `cupytma catalogue --family NAME` lists those of one instruction"
     click.echo(paragraph(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
@@ -36,6 +37,13 @@ class Failure(click.ClickException):
         head = click.style("Error:", fg="red", bold=True) + head.removeprefix("Error:")
         more = [more_line(self.topics)] if self.topics else []
         click.echo("\n".join((head, *rest, *more)), file=file, err=file is None)
+
+
+def in_file(message: str, name: str) -> str:
+    """What the compiler says of a source, with the name of the file that it was read from."""
+    from cupytma.runtime.compilation import SOURCE_NAME
+
+    return re.sub(rf"^{re.escape(SOURCE_NAME)}(?=\()", lambda _: name, message, flags=re.MULTILINE)
 
 
 def failure_of(error: CupytmaError) -> Failure:

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .failures import Failure
-from .output import show_json, text_width, wrapped
+from .output import shortened, show_json, text_width, wrapped
 
 if TYPE_CHECKING:
     from cupytma.help import Topic
@@ -71,7 +71,7 @@ def _required(name: str) -> Sequence[Topic]:
     if not found:
         near = similar(name)
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise Failure(f"there is no help on {name!r:.60}; {hint}`cupytma help` lists what there is")
+        raise Failure(f"there is no help on {shortened(name)!r}; {hint}`cupytma help` lists what there is")
     return found
 
 

@@ -89,6 +89,11 @@ def paragraph(text: str, indent: int = 0, hang: int = 0, mark: str = "") -> str:
     return wrapped(text, text_width(), first, first + " " * hang)
 
 
+def shortened(text: str, most: int = 40) -> str:
+    """A text that a user gave, cut where it is too long to be repeated in a message."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def show_json(value: Any, indent: int | None = 2) -> None:
     """Print plain values as JSON that people can read too; in ASCII where the output takes no more."""
     encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")

@@ -11,7 +11,7 @@ from cupytma.words import counted
 
 from .descriptor_reading import read_described
 from .failures import Failure
-from .options import Integer, Integers, Source, suggested
+from .options import Integer, Integers, OutputForm, Source, suggested
 from .output import show_json, warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
@@ -89,7 +89,7 @@ def _operations() -> tuple[str, ...]:
     help="Of the tile in shared memory, in bytes.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(("summary", "elements", "hex", "npy", "json")), default="summary",
+    "-o", "--output", type=OutputForm(("summary", "elements", "hex", "npy", "json"), "npy"), default="summary",
     show_default=True, help="What to print; npy is --save to standard output.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")

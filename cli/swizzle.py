@@ -209,7 +209,8 @@ def _wider_reads(question: _Question, advice: SwizzleAdvice) -> str:
 
 
 def _counted(found: BankConflicts) -> str:
-    return f"{counted(found.conflicts, 'conflict')}, {found.worst}-way at worst" if found.conflicts else "no conflicts"
+    conflicts = counted(found.conflicts, "conflict", spec=",")
+    return f"{conflicts}, {found.worst}-way at worst" if found.conflicts else "no conflicts"
 
 
 def _show(question: _Question, chosen: Swizzle, advice: SwizzleAdvice, rows: int) -> None:

@@ -341,7 +341,7 @@ def test_results_may_differ_as_sums_in_another_order_do_and_no_more(result: str)
     for place, value in (((0, 0), 9.0), ((0, 0), np.nan), ((3, 4), 1.0), ((5, 6), -np.inf), ((7, 8), 0.0)):
         found = first.copy()
         found[place] = value
-        assert compared(found).startswith("1 elements differ from the first"), (place, value)
+        assert compared(found).startswith("1 element differs from the first"), (place, value)
     assert difference(found[:, ::2].view(bits), found[:, ::2].view(bits), result, 0) == ""
 
 
