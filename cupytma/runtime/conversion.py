@@ -82,7 +82,7 @@ def check_tensor_maps(argument: Sequence[Any], parameter: KernelParameter) -> No
     size = SIZE * len(argument)
     if not parameter.is_struct or parameter.size != size or parameter.alignment < ALIGNMENT:
         raise TypeError(
-            f"{counted(len(argument), 'tensor map')}, {size} B, go to a struct declared `const __grid_constant__` that "
+            f"{counted(len(argument), 'tensor map')}, {size} B, for a struct declared `const __grid_constant__` that "
             f"holds `CUtensorMap maps[{len(argument)}]`; the kernel declares {parameter}"
         )
 

@@ -181,8 +181,9 @@ def _declared_coordinates(launch: Launch) -> Iterator[Suspect]:
         for grid_fault in found[:1]:
             fault = grid_fault.fault
             rules = [violation.rule for violation in getattr(fault, "violations", ())]
-            others = counted(len(found) - 1, "other")
-            more = f"; the same holds of {others} of those looked at" if len(found) > 1 else ""
+            others = len(found) - 1
+            do = "does" if others == 1 else "do"
+            more = f"; so {do} {counted(others, 'other')} of those looked at" if others else ""
             # The text of a fault ends in its fix.
             message, _, fix = str(fault).rpartition("; ")
             yield launch.suspect(

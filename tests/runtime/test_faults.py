@@ -348,7 +348,7 @@ def test_the_report_names_the_meaning_the_causes_the_launches_and_the_way_on() -
         "declare_coordinates", "CUDA_LAUNCH_BLOCKING=1",
     ):  # fmt: skip
         assert words in text
-    assert "<FaultReport CUDA_ERROR_ILLEGAL_INSTRUCTION; 1 launches known; likeliest cause: none>" in repr(
+    assert "<FaultReport CUDA_ERROR_ILLEGAL_INSTRUCTION; 1 launch known; likeliest cause: none>" in repr(
         explain_fault(715, launches=[load()])
     )
 
