@@ -14,10 +14,12 @@ from cupytma.tensormap.arrays import PACKED_TYPES, array_parameters, data_type_o
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.fields import DATA_TYPES
 from cupytma.tensormap.views import ArrayView, packed_elements
+from cupytma.words import counted
 
 from .address_names import AddressName, parse_address
 from .failures import Failure
 from .options import parse_integer, starting
+from .output import shortened
 
 _EXAMPLE = "shape=512,1024,dtype=float16,box=32,64"
 # What an array is said by, and how each is read.
@@ -60,7 +62,7 @@ def parse_array(text: str) -> dict[str, Any]:
     for entry in _ENTRY.split(text.strip()):
         key, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or key not in _KEYS:
-            raise ValueError(f"{_shortened(entry)} is none of {', '.join(f'{name}=…' for name in _KEYS)}")
+            raise ValueError(f"{shortened(entry)!r} is none of {', '.join(f'{name}=…' for name in _KEYS)}")
         if key in found:
             raise ValueError(f"{key} is given twice")
         found[key] = _value(key, value)
@@ -69,7 +71,7 @@ def parse_array(text: str) -> dict[str, Any]:
         raise ValueError(f"{' and '.join(missing)} of the array {'is' if len(missing) == 1 else 'are'} missing")
     for key in ("box", "strides"):
         if key in found and len(found[key]) != len(found["shape"]) and not (key == "box" and found.get("coalesce")):
-            raise ValueError(f"{key} has {len(found[key])} entries, and shape {len(found['shape'])}")
+            raise ValueError(f"{key} has {counted(len(found[key]), 'entry')}, and shape {len(found['shape'])}")
     return found
 
 
@@ -114,14 +116,16 @@ def _value(key: str, value: str) -> Any:
         return parse_address(value)
     if key == "coalesce":
         if value.lower() not in ("true", "false"):
-            raise ValueError(f"coalesce is {_shortened(value)}, and says true or false")
+            raise ValueError(f"coalesce is {shortened(value)!r}, and says true or false")
         return value.lower() == "true"
     entries = [entry for part in value.strip("()[]").split(",") for entry in _extents(part)]
     if len(entries) > 1 and not entries[-1]:
         entries.pop()  # a tuple of one ends in a comma
     numbers = tuple(parse_integer(entry) for entry in entries)
     if len(numbers) > _MOST_DIMENSIONS:
-        raise ValueError(f"{key} has {len(numbers)} entries; an array has {_MOST_DIMENSIONS} dimensions at most")
+        raise ValueError(
+            f"{key} has {counted(len(numbers), 'entry')}; an array has {_MOST_DIMENSIONS} dimensions at most"
+        )
     if key != "strides" and min(numbers) < 0:
         raise ValueError(f"{key} has the negative entry {min(numbers)}")
     return numbers
@@ -144,7 +148,7 @@ def _dtype(text: str) -> str:
             return str(np.dtype(name).name)
         except (TypeError, ValueError, SyntaxError):
             raise ValueError(
-                f"{_shortened(text)} is no dtype of numpy or ml_dtypes, and none of "
+                f"{shortened(text)!r} is no dtype of numpy or ml_dtypes, and none of "
                 f"{', '.join(member.short_name for member in DataType)}"
             ) from None
     return name
@@ -165,7 +169,3 @@ def _some_box(view: ArrayView, data_type: DataType, interleaved: bool) -> tuple[
     """A box that nothing is wrong with, where the parameters have another or none."""
     inner = view.shape[-1] if interleaved and view.shape else _INNER_BITS // DATA_TYPES[data_type].element_bits
     return (*(1 for _ in view.shape[1:]), inner)
-
-
-def _shortened(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -7,6 +7,8 @@ from dataclasses import asdict
 
 import click
 
+from cupytma.words import counted
+
 from .output import show, show_json, show_rows
 
 
@@ -53,7 +55,8 @@ def clear(as_json: bool) -> None:
     elif before.why_off and not before.folder:
         show(f"there is no cache: {before.why_off}")
     else:
-        show(f"removed {removed:,} entries, {spoken_size(before.size - after.size)}, from {before.folder}")
+        entries = counted(removed, "entry", spec=",")
+        show(f"removed {entries}, {spoken_size(before.size - after.size)}, from {before.folder}")
 
 
 def _problem(folder: str) -> str:

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cupytma.targets import Target
+from cupytma.words import counted
 
 from .failures import Failure
 from .options import TargetName, starting, suggested
@@ -125,7 +126,7 @@ def _print_forms(found: list[Instruction], names: bool) -> None:
         text = form.function_name if names else form.text
         # Pipes get an instruction on each line.
         click.echo("\n".join(broken(text, text_width())) if sys.stdout.isatty() else text)
-    click.echo(f"{len(found):,} form{'s'[: len(found) != 1]}", err=True)
+    click.echo(counted(len(found), "form", spec=","), err=True)
 
 
 def _print_families(found: list[Instruction]) -> None:
@@ -143,5 +144,5 @@ def _print_families(found: list[Instruction]) -> None:
         rows = [row[:3] for row in rows]
     headings = ("instruction", "forms", "PTX", "spelling")
     show_rows(headings[: len(rows[0]) if rows else 4], rows, right=("forms", "PTX"))
-    text = f"{len(found):,} forms; `cupytma catalogue --family NAME` lists those of one instruction"
+    text = f"{counted(len(found), 'form', spec=',')}; `cupytma catalogue --family NAME` lists those of one instruction"
     click.echo(paragraph(text))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import CupytmaError, DescriptorError, KernelWarning, more_line
+from cupytma.errors import CompileError, CupytmaError, DescriptorError, KernelWarning, more_line
 from cupytma.targets import Target
+from cupytma.words import counted
 
 from .descriptor_reading import described_in
 from .dumps import MOST_PERMISSIVE
-from .failures import Failure, failure_of, violations_text
+from .failures import Failure, failure_of, in_file, violations_text
 from .options import TargetName
 from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
@@ -166,10 +167,13 @@ def _check(file: str, how: _How) -> _Checked:
         return _Checked(label, check_ptx(text or "", given))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", KernelWarning)
-        found = check_cuda(
-            text or "", how.target or "sm_90a", given, file=label, options=how.options, defines=how.macros,
-            includes=how.includes, name_expressions=how.names,
-        )  # fmt: skip
+        try:
+            found = check_cuda(
+                text or "", how.target or "sm_90a", given, file=label, options=how.options, defines=how.macros,
+                includes=how.includes, name_expressions=how.names,
+            )  # fmt: skip
+        except CompileError as error:
+            raise Failure(in_file(str(error), label), error.topics) from None
     return _Checked(label, found, tuple(str(warning.message) for warning in said))
 
 
@@ -255,9 +259,9 @@ def _print_finding(finding: Finding, label: str) -> None:
 
 def _summary(checked: list[_Checked]) -> str:
     counts = Counter(finding.severity for one in checked for finding in one.findings)
-    parts = [f"{counts[kind]} {kind}{'s'[: counts[kind] != 1]}" for kind in _COLOURS if counts[kind]]
+    parts = [counted(counts[kind], kind) for kind in _COLOURS if counts[kind]]
     maps, failures = sum(bool(one.broken) for one in checked), sum(one.failure is not None for one in checked)
-    parts += [f"{maps} illegal tensor map{'s'[: maps != 1]}"] * bool(maps)
+    parts += [counted(maps, "illegal tensor map")] * bool(maps)
     parts += [f"{failures} not checked"] * bool(failures)
     found = ", ".join(parts) or "nothing found"
     return f"{len(checked)} files: {found}" if len(checked) > 1 else found

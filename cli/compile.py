@@ -17,7 +17,7 @@ from cupytma.errors import CompileError, CompileInputError, KernelWarning, Targe
 from cupytma.targets import TARGETS, Target
 from cupytma.targets import target as target_of
 
-from .failures import Failure, wrapped_message
+from .failures import Failure, in_file, wrapped_message
 from .options import starting
 from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
@@ -124,6 +124,7 @@ def compile(
                 modules[str(target)] = _compiled(source, target, options, dict(defines), folders, names)
             except CompileError as error:
                 failed[str(target)] = error
+    name_of_source = "stdin" if file == STANDARD_INPUT else file
     stem = "kernel" if file == STANDARD_INPUT else os.path.splitext(os.path.basename(file))[0]
     files = _write(output, stem, modules) if output is not None else {}
     if as_json:
@@ -133,7 +134,7 @@ def compile(
         if files:
             names_of_files = (os.path.basename(path) for paths in files.values() for path in paths)
             click.echo(paragraph(f"written: {', '.join(names_of_files)}", 0, 2))
-    _say(modules, failed, as_json)
+    _say(modules, failed, name_of_source, as_json)
     sys.exit(1 if failed else 0)
 
 
@@ -250,16 +251,16 @@ def _numbers(taken: KernelResources) -> tuple[str, ...]:
     return str(taken.registers), f"{taken.shared_bytes:,}", local, f"{spilt:,}", f"{taken.code_bytes:,}"
 
 
-def _say(modules: dict[str, Module], failed: dict[str, CompileError], as_json: bool) -> None:
+def _say(modules: dict[str, Module], failed: dict[str, CompileError], file: str, as_json: bool) -> None:
     """What the compiler says, on standard error; JSON has the errors itself."""
     if as_json:
         return
     for target, module in modules.items():
         if module.log:
-            click.echo(f"{target}: {module.log}", err=True)
+            click.echo(f"{target}: {in_file(module.log, file)}", err=True)
         for text in module.warnings:
             warn(f"{target}: {text}")
     for error in failed.values():
-        head, *lines = str(error).splitlines()
+        head, *lines = in_file(str(error), file).splitlines()
         label = click.style("Error:", fg="red", bold=True)
         click.echo("\n".join((f"{label} {wrapped_message(head)}", *lines)), err=True)

@@ -7,6 +7,7 @@ import click
 from cupytma.errors import DescriptorError
 from cupytma.targets import Target
 from cupytma.tensormap import TensorMap, Violation
+from cupytma.words import counted
 
 from .descriptor_reading import Described, described_at, one_source, read_described
 from .descriptor_writing import WRITERS, document_of, output_options, print_violations_as_json
@@ -98,7 +99,7 @@ def _print_found(found: list[Found], path: str, output: str) -> None:
     elif output == "table" and found:
         rows = [(f"{row.offset:#x}", _summary(row)) for row in found]
         show_rows(("Offset", "Tensor map"), rows, prose=("Tensor map",))
-        show(paragraph(f"{len(found)} tensor map{'s'[: len(found) != 1]} in {name_of(path)}"))
+        show(paragraph(f"{counted(len(found), 'tensor map')} in {name_of(path)}"))
     else:
         for row in found:
             WRITERS[output](row.tensor_map, None, "")

@@ -16,6 +16,7 @@ from cupytma.tensormap import TensorMap
 
 from .address_names import AddressName, parse_address, without_name
 from .failures import Failure
+from .output import shortened
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 # What may have been meant as the name of a file.
@@ -69,7 +70,7 @@ def read_described(source: tuple[str, ...], what: str = "nothing to decode") -> 
     except DescriptorError as error:
         if len(source) > 1 or not _NAME.fullmatch(source[0]):
             raise
-        raise Failure(f"there is no file {_shortened(source[0])!r}, and it is no tensor map: {error}") from None
+        raise Failure(f"there is no file {shortened(source[0])!r}, and it is no tensor map: {error}") from None
 
 
 def _of_file(path: str) -> Described:
@@ -125,14 +126,10 @@ def described_at(path: str, offset: int | None) -> Described:
     from .dumps import read_at
 
     if path != STANDARD_INPUT and not is_path(path):
-        raise Failure(f"there is no file {_shortened(path)!r}; an offset counts bytes of a file")
+        raise Failure(f"there is no file {shortened(path)!r}; an offset counts bytes of a file")
     return Described(read_at(path, offset))
 
 
 def label_of(source: str) -> str:
     """What an argument is called where its map is shown."""
-    return name_of(source) if source == STANDARD_INPUT or is_path(source) else f"the text {_shortened(source)!r}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    return name_of(source) if source == STANDARD_INPUT or is_path(source) else f"the text {shortened(source)!r}"

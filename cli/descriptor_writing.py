@@ -15,6 +15,7 @@ from cupytma.tensormap import TensorMap, Violation
 from .address_names import c_with_name, demand
 from .descriptor_card import print_card
 from .failures import Failure
+from .options import OutputForm
 from .output import remark, show_json
 
 
@@ -70,7 +71,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(output="json" if as_json else output, **rest)
 
     choose = click.option(
-        "-o", "--output", type=click.Choice(tuple(WRITERS)), default="table", show_default=True,
+        "-o", "--output", type=OutputForm(WRITERS, "raw"), default="table", show_default=True,
         help="What to print; hex is the bytes in memory order.",
     )
     return choose(click.option("--json", "as_json", is_flag=True, help="The same as --output json.")(with_output))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from cupytma.words import counted
+
 from .cache import spoken_size
-from .output import paragraph, show, show_json, show_rows, text_width
+from .output import paragraph, show, show_json, show_rows, text_width, wrapped
 
 if TYPE_CHECKING:
     from cupytma.runtime.environment import Environment
@@ -64,8 +65,7 @@ def _show_steps(steps: list[tuple[str, str]]) -> None:
         show_rows(("", ""), steps)
         return
     for label, how in steps:
-        show(f"  {label}", *(f"    {line}" for line in textwrap.wrap(how, text_width() - 4, break_long_words=False,
-                                                                   break_on_hyphens=False)))
+        show(f"  {label}", wrapped(how, text_width(), " " * 4, " " * 4, whole=True))
 
 
 def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -82,7 +82,8 @@ def _facts(found: Environment, missing: list[tuple[str, str]]) -> list[tuple[str
     if found.nvrtc_version is not None:
         compiler = f"{_spoken(found.nvrtc_version)}, {_shortened(found.nvrtc_path)}"
     packages = [f"{n} {v}" for n, v in found.packages.items() if n.startswith(("cupy", "cuda-bindings", "cuda-python"))]
-    kept = f"{_shortened(found.cache.folder, 44)}, {found.cache.entries} entries, {spoken_size(found.cache.size)}"
+    entries = counted(found.cache.entries, "entry")
+    kept = f"{_shortened(found.cache.folder, 44)}, {entries}, {spoken_size(found.cache.size)}"
     return [
         ("Python", f"{sys.version.split()[0]}, {_shortened(sys.executable)}"),
         ("driver", driver),

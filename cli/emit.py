@@ -170,6 +170,11 @@ def _command(found: Named) -> click.Command:
         wanted = {name: value for name, value in given.items() if value is not None}
         wanted |= dict.fromkeys(_left_out())
         if operands:
+            word, is_assigned, value = operands[0].partition("=")
+            if is_assigned and word in (*words, *immediates):
+                is_flag = word in words and words[word][0].is_flag
+                option = option_name(word) + f" {value:.60}" * (not is_flag)
+                raise click.UsageError(f"{operands[0]!r:.100} is no option; write {option}")
             if wanted:
                 raise click.UsageError(
                     f"{operands[0]!r:.100} is no option; give either words, each with its option, or the operands of a "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cupytma.targets import TARGETS, Target
+from cupytma.words import counted
 
 from .failures import Failure
 from .options import TargetName
@@ -198,7 +199,7 @@ def _summary(found: Sequence[Found], width: int) -> str:
     if not found:
         return "no instruction of the family in it"
     kinds = len({repr(form) for form in forms})
-    text = f"{len(forms)} instruction{'s'[: len(forms) != 1]} of the family, {kinds} kind{'s'[: kinds != 1]}"
+    text = f"{counted(len(forms), 'instruction')} of the family, {counted(kinds, 'kind')}"
     if forms:
         needed = needed_compiler(max(form.ptx_version for form in forms))
         text += f"; together they need {needed} and exist on {spoken_targets(_common_targets(found))}"

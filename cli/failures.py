@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
@@ -9,6 +10,7 @@ import click
 
 from cupytma.errors import CupytmaError, DescriptorError, more_line
 from cupytma.tensormap import Violation
+from cupytma.words import counted
 
 from .output import paragraph, text_width
 
@@ -37,6 +39,13 @@ class Failure(click.ClickException):
         click.echo("\n".join((head, *rest, *more)), file=file, err=file is None)
 
 
+def in_file(message: str, name: str) -> str:
+    """What the compiler says of a source, with the name of the file that it was read from."""
+    from cupytma.runtime.compilation import SOURCE_NAME
+
+    return re.sub(rf"^{re.escape(SOURCE_NAME)}(?=\()", lambda _: name, message, flags=re.MULTILINE)
+
+
 def failure_of(error: CupytmaError) -> Failure:
     """One of the library's errors as a command-line error."""
     if isinstance(error, DescriptorError) and error.violations:
@@ -57,7 +66,7 @@ def violations_text(
         Where the offending value is, such as ``"w6[63:56]"``.
     """
     broken = tuple(violations)
-    lines = [f"{headline}: {len(broken)} broken rule{'s'[: len(broken) != 1]}"]
+    lines = [f"{headline}: {counted(len(broken), 'broken rule')}"]
     for violation in broken:
         where = place(violation)
         lines += [

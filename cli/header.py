@@ -6,6 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cupytma.targets import DEFAULT_TARGET, Target
+from cupytma.words import counted
 
 from .failures import Failure
 from .options import TargetName, starting
@@ -72,5 +73,5 @@ def header(target: Target, only: tuple[str, ...], wgmma: bool, output: str) -> N
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot write {output!r:.100}: {reason}") from None
     count, size = text.count("__device__ __forceinline__"), len(text.encode())
-    said = f"written to {output}: {count:,} function{'s'[: count != 1]} for {target}, {size:,} bytes"
+    said = f"written to {output}: {counted(count, 'function', spec=',')} for {target}, {size:,} bytes"
     click.echo(paragraph(said))

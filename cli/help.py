@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .failures import Failure
-from .output import text_width
+from .output import shortened, show_json, text_width, wrapped
 
 if TYPE_CHECKING:
     from cupytma.help import Topic
@@ -51,7 +49,7 @@ def help(context: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
 
     if as_json:
         found = [topic for name in ids for topic in _required(name)] if ids else topics()
-        click.echo(json.dumps([asdict(topic) for topic in dict.fromkeys(found)], indent=2, ensure_ascii=False))
+        show_json([asdict(topic) for topic in dict.fromkeys(found)])
         return
     if not ids:
         _print("\n".join(_list(topics())))
@@ -73,8 +71,7 @@ def _required(name: str) -> Sequence[Topic]:
     if not found:
         near = similar(name)
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        asked = textwrap.shorten(repr(name), 60)
-        raise Failure(f"there is no help on {asked}; {hint}`cupytma help` lists what there is")
+        raise Failure(f"there is no help on {shortened(name)!r}; {hint}`cupytma help` lists what there is")
     return found
 
 
@@ -131,7 +128,4 @@ def _wrapped(markdown: str, width: int) -> Iterator[str]:
             continue
         match = _ITEM.match(line)
         indent, mark = (match[1], match[2] or "") if match else ("", "")
-        yield from textwrap.wrap(
-            line[len(indent):], width, initial_indent=indent, subsequent_indent=indent + " " * len(mark),
-            break_on_hyphens=False, break_long_words=False,
-        )  # fmt: skip
+        yield wrapped(line[len(indent) :], width, indent, indent + " " * len(mark), whole=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from cupytma.errors import CupytmaError, EmissionError
 from cupytma.targets import TARGETS, Target
 
 from .failures import Failure
+from .output import wrapped
 
 _PLACE_TO_BREAK = re.compile(r"(?<=[ .])|(?=\.)")
 
@@ -99,23 +99,18 @@ def explanation(
     for line in lines:
         if numbers and line.startswith(numbers[0]):
             line = f"  {places.pop(0):<{room}}  {line.removeprefix(numbers.pop(0))}"
-            hanging = indent + " " * (room + 6)
+            hanging = indent + " " * (room + 4)
         else:
-            hanging = indent if not line.startswith(" ") else f"{indent}  "
+            hanging = indent
         if line.startswith("Needs PTX "):
             needed, where = needed_compiler(instruction.ptx_version), spoken_targets(instruction.targets)
             line = f"Needs {needed}; exists on {where}."
-        yield from textwrap.wrap(
-            line, max(20, width), initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False,
-            break_long_words=False,
-        )
+        yield from wrapped(line, max(20, width), indent, hanging, whole=True).splitlines()
     recipes = recipes_with(instruction)
     if recipes:
         more = f" and {len(recipes) - _SHOWN} more" if len(recipes) > _SHOWN else ""
         line = f"Recipes (`cupytma emit recipe NAME`): {', '.join(recipes[:_SHOWN])}{more}."
-        yield from textwrap.wrap(
-            line, max(20, width), initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
-        )
+        yield from wrapped(line, max(20, width), indent, f"{indent}  ").splitlines()
 
 
 def broken(text: str, width: int, indent: str = "") -> list[str]:

@@ -53,6 +53,31 @@ def check_range(number: int) -> int:
     return number
 
 
+class OutputForm(click.Choice):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
+    """A form of what is printed; who gives the name of a file is told how to write one.
+
+    Parameters
+    ----------
+    forms : iterable of str
+    for_file : str
+        The one that files have.
+    """
+
+    def __init__(self, forms: Iterable[str], for_file: str) -> None:
+        super().__init__(tuple(forms))
+        self.for_file = for_file
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Also of click's own name; see `click.ParamType`."""
+        if isinstance(value, str) and value not in self.choices and any(mark in value for mark in "./\\"):
+            forms = ", ".join(self.choices)
+            self.fail(
+                f"{value!r:.100} is no form, which are {forms}; for a file, write --output {self.for_file} > FILE",
+                param, ctx,
+            )  # fmt: skip
+        return super().convert(value, param, ctx)
+
+
 class Integer(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
     """One integer, decimal or ``0x``."""
 

@@ -67,8 +67,8 @@ def show_rows(
         for row in listed:
             show(*_lines(headings, row))
         return
-    show(_table([_wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)], (
-        [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in listed
+    show(_table([wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)], (
+        [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in listed
     ), right))  # fmt: skip
 
 
@@ -86,7 +86,12 @@ def paragraph(text: str, indent: int = 0, hang: int = 0, mark: str = "") -> str:
         What all lines begin with, such as ``"// "``.
     """
     first = mark + " " * indent
-    return _wrapped(text, text_width(), first, first + " " * hang)
+    return wrapped(text, text_width(), first, first + " " * hang)
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """A text that a user gave, cut where it is too long to be repeated in a message."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
@@ -143,13 +148,26 @@ def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]], prose: Seque
     return widths
 
 
-def _wrapped(text: str, width: int, first: str = "", others: str = "") -> str:
-    """Lines broken at spaces; what stands before a line is before those that it is continued on too."""
+def wrapped(text: str, width: int, first: str = "", others: str = "", whole: bool = False) -> str:
+    """Lines broken at spaces; what stands before a line is before those that it is continued on too.
+
+    Parameters
+    ----------
+    text : str
+        Line breaks in it are kept.
+    width : int
+        Columns.
+    first, others : str
+        What lines begin with, and those that they are continued on.
+    whole : bool
+        Whether a word that is longer than the width stays whole, as commands and paths have to.
+    """
     found = []
     for line in text.splitlines():
         own = line[: len(line) - len(line.lstrip(" "))]
         found.append(textwrap.fill(
-            line.lstrip(" "), width, initial_indent=first + own, subsequent_indent=others + own, break_on_hyphens=False
+            line.lstrip(" "), width, initial_indent=first + own, subsequent_indent=others + own,
+            break_on_hyphens=False, break_long_words=not whole,
         ) if line.strip() and width else line)  # fmt: skip
     return "\n".join(found).replace(_UNBROKEN, " ")
 

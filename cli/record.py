@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cupytma.words import counted
+
 from .failures import Failure
 from .output import paragraph, show, show_json, show_rows
 from .progress import progress_bar
@@ -116,4 +118,4 @@ def _show_summary(facts: dict[str, Any], wrong: list[Disagreement]) -> None:
         show(paragraph(str(one)), style="red")
     if len(wrong) > _SHOWN:
         show(f"… and {len(wrong) - _SHOWN} more")
-    show("hardware and simulator agree" if not wrong else f"{len(wrong)} of {facts['copies']} copies differ")
+    show("hardware and simulator agree" if not wrong else f"{len(wrong)} of {counted(facts['copies'], 'copy')} differ")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cupytma.words import counted
+
 from .descriptor_reading import read_described
 from .failures import Failure
-from .options import Integer, Integers, Source, suggested
+from .options import Integer, Integers, OutputForm, Source, suggested
 from .output import show_json, warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
@@ -87,7 +89,7 @@ def _operations() -> tuple[str, ...]:
     help="Of the tile in shared memory, in bytes.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(("summary", "elements", "hex", "npy", "json")), default="summary",
+    "-o", "--output", type=OutputForm(("summary", "elements", "hex", "npy", "json"), "npy"), default="summary",
     show_default=True, help="What to print; npy is --save to standard output.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
@@ -175,7 +177,7 @@ def _with_rows(how: dict[str, Any], rows: tuple[int, ...] | None) -> dict[str, A
     if rows is None:
         return how
     if len(rows) != _ROWS:
-        raise click.UsageError(f"--rows has {len(rows)} entries; a gather or scatter moves {_ROWS} rows")
+        raise click.UsageError(f"--rows has {counted(len(rows), 'entry')}; a gather or scatter moves {_ROWS} rows")
     stores = how["direction"] in ("store", "reduce")
     return {**how, "mode": how["mode"] or ("tile::scatter4" if stores else "tile::gather4")}
 

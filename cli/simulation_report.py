@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from cupytma.words import counted
+
 from .output import paragraph, show, show_rows, text_width
 from .pictures import show_cells
 
@@ -87,7 +89,7 @@ def _summary(operation: Operation, copy: Copy) -> list[tuple[str, str]]:
     tile, p = copy.tile, operation.parameters
     assert tile is not None
     assert copy.shared is not None
-    what = {0: "slices", 1: "elements"}.get(tile.unit_elements, f"groups of {tile.unit_elements} elements")
+    what = {0: "slices", 1: "elements"}.get(tile.unit_elements, f"groups of {counted(tile.unit_elements, 'element')}")
     rows = [("start", _place(copy.start))]
     if operation.offsets:
         rows.append(("offsets", _place(operation.offsets)))
@@ -161,7 +163,7 @@ def _show_many(operation: Operation, copies: Sequence[Copy], limit: int) -> None
     show_rows(headings[:columns], [row[:columns] for row in shown], right=headings[1:4])
     if rest:
         show(rest)
-    done = f"{len(copies)} copies"
+    done = counted(len(copies), "copy")
     if operation.direction == "load":
         done += f", {sum(copy.transaction_bytes for copy in copies):,} B for mbarriers"
     if past := sum(copy.past_rows for copy in copies):

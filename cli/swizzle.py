@@ -11,6 +11,7 @@ from cupytma.errors import CupytmaError, DescriptorError
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap import DataType, Swizzle, Tiled
 from cupytma.tensormap.rule import FULL_RANK
+from cupytma.words import counted
 
 from .failures import Failure, violations_text
 from .options import Integer, Integers, Member, Source, TargetName
@@ -208,7 +209,8 @@ def _wider_reads(question: _Question, advice: SwizzleAdvice) -> str:
 
 
 def _counted(found: BankConflicts) -> str:
-    return f"{found.conflicts:,} conflicts, {found.worst}-way at worst" if found.conflicts else "no conflicts"
+    conflicts = counted(found.conflicts, "conflict", spec=",")
+    return f"{conflicts}, {found.worst}-way at worst" if found.conflicts else "no conflicts"
 
 
 def _show(question: _Question, chosen: Swizzle, advice: SwizzleAdvice, rows: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cupytma.words import counted
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -103,5 +105,5 @@ def swizzle_picture(swizzle: Swizzle, rows: int, shared_offset: int, width: int)
             text.append(f"{held:>{cell}}", style=_STYLES[column] if 0 <= row < shown else "dim")
         lines.append(text)
     if shown < rows:
-        lines.append(Text(f"… and {rows - shown} rows more; a wider terminal shows them", style="dim"))
+        lines.append(Text(f"… and {counted(rows - shown, 'row')} more; a wider terminal shows them", style="dim"))
     return lines

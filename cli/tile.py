@@ -10,6 +10,7 @@ import click
 from cupytma.errors import DescriptorError
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap import DataType, Interleave, Swizzle, TensorMap, Tiled
+from cupytma.words import counted
 
 from .covering import Covering, covering_of, whole_tiles
 from .descriptor_reading import read_described
@@ -172,7 +173,7 @@ def _show_covering(covering: Covering) -> None:
     lines = covering_picture(dimensions, text_width() - 2)
     for line in lines:
         show_cells(f"  {line}")
-    more = "".join(f"; {d.boxes} times along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
+    more = "".join(f"; {counted(d.boxes, 'time')} along dimension {i + 2}" for i, d in enumerate(dimensions[2:]))
     show(paragraph(legend(lines) + more, 2))
 
 

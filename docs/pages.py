@@ -71,8 +71,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let names of the package in code lead to the API reference."""
-    return api_pages.linked(html, page.file.src_uri)
+    """Let names of the package in code lead to the API reference, and put pictures into the page."""
+    return _PICTURE.sub(_drawn, api_pages.linked(html, page.file.src_uri))
+
+
+_PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(images/[^"]+\.svg)" */?>')
+
+
+def _drawn(match: re.Match[str]) -> str:
+    """The picture itself, which has the page's colours; an image of it would have a ground of its own."""
+    svg = (ROOT / "docs" / match[2]).read_text(encoding="utf-8").strip()
+    # What is written in it is no text of the page that would be searched for.
+    return svg.replace("<svg ", f'<svg aria-label="{match[1]}" data-search-exclude ', 1)
 
 
 def pages() -> dict[str, str]:

@@ -9,6 +9,7 @@ from cupytma.check.flow import reached
 from cupytma.check.regions import may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.ptx.operands import CTA_MASK
+from cupytma.words import counted
 
 _DECLARING = (".reqnctapercluster", ".explicitcluster", ".maxclusterrank")
 _LARGEST_CLUSTER = 16
@@ -46,7 +47,8 @@ def _check_masks(unit: Unit, report: Reporter, size: int | None) -> None:
         elif bits >> blocks:
             report(
                 "multicast-mask", unit, event,
-                f"the mask is {bits:#x}, and the cluster has {blocks} blocks: at most {(1 << blocks) - 1:#x}",
+                f"the mask is {bits:#x}, and the cluster has {counted(blocks, 'block')}: at most "
+                f"{(1 << blocks) - 1:#x}",
             )  # fmt: skip
 
 

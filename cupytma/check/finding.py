@@ -91,5 +91,10 @@ class Finding:
         """Where it is, as compilers write it."""
         return f"{self.file or 'PTX'}:{self.line}"
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         return f"{self.place}: {self.severity}: {self.message} [{self.rule}]\n    fix: {self.fix}"

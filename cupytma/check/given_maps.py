@@ -9,6 +9,7 @@ from cupytma.check.events import Event, Unit
 from cupytma.errors import CheckError, DescriptorError
 from cupytma.ptx.checks import shown
 from cupytma.tensormap import Im2col, Im2colWide, TensorMap, Tiled
+from cupytma.words import counted
 
 _ROWS_GATHERED = 4
 Parameters = Tiled | Im2col | Im2colWide
@@ -56,7 +57,7 @@ class GivenMaps:
             named = f", named {', '.join(sorted(known))}" if known else ""
             raise CheckError(
                 f"a tensor map is given for {', '.join(map(shown, lost))}, which no kernel here takes: they have up to "
-                f"{parameters} parameters, from 0{named}"
+                f"{counted(parameters, 'parameter')}, from 0{named}"
             )
 
     def of(self, unit: Unit, event: Event) -> TensorMap | None:

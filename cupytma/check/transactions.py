@@ -12,6 +12,7 @@ from cupytma.check.levels import Level
 from cupytma.check.regions import may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value
+from cupytma.words import counted
 
 _UNIT = 16
 # PTX ISA, "Contents of the mbarrier object".
@@ -111,7 +112,7 @@ def _problem(unit: Unit, maps: GivenMaps, phase: _Phase, expected: int) -> str:
     sizes = [maps.bytes_of(unit, load) for load in phase.loads]
     unknown = [load for load, size in zip(phase.loads, sizes, strict=True) if size is None]
     known = sum(size for size in sizes if size is not None)
-    loads = f"{len(phase.loads)} cop{'y brings' if len(phase.loads) == 1 else 'ies bring'}"
+    loads = counted(len(phase.loads), "copy brings", "copies bring")
     if not unknown:
         return "" if known == expected else f"{expected} bytes are expected, and {loads} {known}"
     rest = expected - known

@@ -22,6 +22,7 @@ from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.words import counted
 
 _MAX_SPATIAL = 3
 Part = tuple[tuple[int, int], ...]
@@ -272,7 +273,9 @@ def pad_widths(given: Any, rank: int) -> tuple[tuple[int, int], ...]:
             f"pad_width = {shown(given)}: expected a number, a pair, or a pair for each dimension"
         ) from None
     if len(pairs) != rank:
-        raise ArrayError(f"pad_width = {shown(given)} has {len(pairs)} pairs, and the array {rank} dimensions")
+        raise ArrayError(
+            f"pad_width = {shown(given)} has {counted(len(pairs), 'pair')}, and the array {counted(rank, 'dimension')}"
+        )
     for pair in pairs:
         if not 0 <= min(pair) <= max(pair) < 2**48:
             raise ArrayError(
@@ -320,7 +323,9 @@ def shifts_of(shift: Any, axis: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     except TypeError:
         raise ArrayError(f"shift = {shown(shift)}: expected an integer, or one for each axis") from None
     if len(given) != len(axes):
-        raise ArrayError(f"shift = {shown(shift)} has {len(given)} entries for {len(axes)} axes")
+        raise ArrayError(
+            f"shift = {shown(shift)} has {counted(len(given), 'entry')} for {counted(len(axes), 'axis', 'axes')}"
+        )
     found = [0] * len(shape)
     for number, amount in zip(axes, given, strict=True):
         found[number] = (found[number] + amount) % max(1, shape[number])

@@ -10,6 +10,7 @@ from typing import Any
 
 from cupytma.errors import ArrayError
 from cupytma.runtime.given import shown
+from cupytma.words import counted
 
 # Where an array of each layout has its batch, its spatial dimensions and its channels.
 LAYOUTS = {
@@ -123,12 +124,13 @@ def spatial_axes(layout: Any, rank: int) -> tuple[int, ...]:
         raise ArrayError(f"layout = {shown(layout)}: the layouts are {', '.join(LAYOUTS)}")
     if not 3 <= rank <= 5:
         raise ArrayError(
-            f"the array has {rank} dimensions; a batch, one to three spatial dimensions and channels are needed, 3 to 5"
+            f"the array has {counted(rank, 'dimension')}; a batch, one to three spatial dimensions and channels are "
+            "needed, 3 to 5"
         )
     if layout in ("NHWC", "NCHW"):
         layout = next(name for name in LAYOUTS if len(name) == rank and name.endswith("C") == layout.endswith("C"))
     if len(layout) != rank:
-        raise ArrayError(f"layout = {shown(layout)} has {len(layout)} dimensions, and the array has {rank}")
+        raise ArrayError(f"layout = {shown(layout)} has {counted(len(layout), 'dimension')}, and the array has {rank}")
     return LAYOUTS[layout]
 
 
@@ -139,7 +141,9 @@ def _each(name: str, value: Any, spatial: int, least: int) -> tuple[int, ...]:
     except TypeError:
         raise ArrayError(f"{name} = {shown(value)}: expected an integer, or one for each spatial dimension") from None
     if len(found) != spatial:
-        raise ArrayError(f"{name} = {shown(value)} has {len(found)} entries; there are {spatial} spatial dimensions")
+        raise ArrayError(
+            f"{name} = {shown(value)} has {counted(len(found), 'entry')}; there are {spatial} spatial dimensions"
+        )
     for number in found:
         if not least <= number < 2**31:
             raise ArrayError(f"{name} = {shown(value)}: {shown(number)} is outside {least} … 2^31 - 1")
@@ -151,7 +155,7 @@ def _paddings(value: Any, spatial: int) -> tuple[tuple[int, int], ...]:
     if isinstance(value, Sequence) and any(isinstance(entry, Sequence) for entry in value):
         if len(value) != spatial:
             raise ArrayError(
-                f"padding = {shown(value)} has {len(value)} entries; there are {spatial} spatial dimensions"
+                f"padding = {shown(value)} has {counted(len(value), 'entry')}; there are {spatial} spatial dimensions"
             )
         pairs = [_each("padding", entry, 2, 0) for entry in value]
         return tuple((before, after) for before, after in pairs)

@@ -27,6 +27,7 @@ from cupytma.ops.rows import rows_size
 from cupytma.ops.rows_plan import GATHER, SCATTER_ADD, RowsPlan
 from cupytma.ops.transposition import TransposePlan
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 MAPS, BULK, WORDS = "tensor maps", "bulk copies", "ordinary loads and stores"
 _ROW_ENDS = "a tensor store rounds the end of a row up to 16 bytes, so that row ends move apart"
@@ -103,16 +104,16 @@ class Part:
         """The part as text, which is shorter where it shares the launch of the part before it."""
         moved = f"{self.bytes} B through {self.through}"
         if self.tiles:
-            moved += f", in {self.tiles} tile{'s'[: self.tiles != 1]}"
+            moved += f", in {counted(self.tiles, 'tile')}"
             moved += f" of {self.box_dim} {self.data_type}" if self.box_dim else ""
         launched = f"grid of {self.grid} × {self.threads} threads"
         if self.blocks:
-            launched += f", {self.blocks} block{'s'[: self.blocks != 1]} on a multiprocessor at most"
+            launched += f", {counted(self.blocks, 'block')} on a multiprocessor at most"
         if shares_launch:
             launched = "in the same launch"
         elif self.shared_bytes:
             launched += f", {self.shared_bytes} B shared"
-        in_flight = f"{self.stages} tiles in flight in a block" if self.stages else ""
+        in_flight = f"{counted(self.stages, 'tile')} in flight in a block" if self.stages else ""
         because = f"because {self.reason}" if self.reason else ""
         return [f"{self.name}: {self.path}", *(f"  {line}" for line in (moved, launched, in_flight, because) if line)]
 
@@ -325,7 +326,7 @@ def multiplied(plan: MatmulPlan, machine: Machine) -> Launches:
     promoted = ", sums of 128 along K added in float32" * plan.is_promoted
     path = (
         f"{o.a.type.name} × {o.b.type.name} to {o.result} by wgmma, {plan.configuration}{promoted}; {cost.flops} flops "
-        f"in {cost.waves} wave{'s' * (cost.waves != 1)}, {cost.seconds * 1e6:.1f} µs expected, no less than "
+        f"in {counted(cost.waves, 'wave')}, {cost.seconds * 1e6:.1f} µs expected, no less than "
         f"{cost.floor_seconds * 1e6:.1f} µs at the full rate of the tensor cores and of memory"
     )
     path += "" if plan.measured is None else f"; {plan.measured}"

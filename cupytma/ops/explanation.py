@@ -55,6 +55,7 @@ from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.words import counted
 
 # Where an output is thought to lie that does not exist yet: aligned, and away from everything.
 _SOMEWHERE, _SOMEWHERE_ELSE = 1 << 54, 1 << 53
@@ -102,17 +103,23 @@ class Explanation:
     def __str__(self) -> str:
         if not self.parts:
             return f"{self.operation}: nothing to do, the array is empty"
-        lines = [f"{self.operation} on {self.machine.target} with {self.machine.multiprocessors} multiprocessors"]
+        lines = [self.headline]
         for before, part in zip((None, *self.parts), self.parts, strict=False):
             shares_launch = before is not None and before.launch == part.launch
             lines += [f"  {line}" for line in part.lines(shares_launch)]
         return "\n".join((*lines, f"  {self.summary}"))
 
     @property
+    def headline(self) -> str:
+        """The operation and what it runs on."""
+        on = counted(self.machine.multiprocessors, "multiprocessor")
+        return f"{self.operation} on {self.machine.target} with {on}"
+
+    @property
     def summary(self) -> str:
         """Launches and bytes in one line."""
         return (
-            f"in all {self.launches} launch{'es' * (self.launches != 1)}: {self.bytes_by_unit} B by the unit, "
+            f"in all {counted(self.launches, 'launch')}: {self.bytes_by_unit} B by the unit, "
             f"{self.bytes_otherwise} B otherwise"
         )
 

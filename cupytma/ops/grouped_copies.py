@@ -45,6 +45,7 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 # Bytes of what one warp moves at a time, and warps of a block. Enough in flight to keep the memory busy, and no more:
 # what is read and written at a time then lies close together.
@@ -113,7 +114,10 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
         destinations = [empty(array, view.shape, stream) for array, view in zip(given, views, strict=True)]
     targets = listed(destinations, "destinations")
     if len(given) != len(targets):
-        raise ArrayError(f"{len(given)} sources and {len(targets)} destinations; each source needs one of its own")
+        raise ArrayError(
+            f"{counted(len(given), 'source')} and {counted(len(targets), 'destination')}; each source needs one of its "
+            "own"
+        )
     if not given:
         return targets
     handle = handle_for(stream, (given[0], targets[0]))
@@ -287,7 +291,9 @@ def _capacities(
     """Pairs of which the device knows how much is copied, dimension for dimension, and the bytes of an element."""
     rank, item = len(sources[0].shape), sources[0].itemsize
     if not 1 <= rank <= MAX_OUTER + 1:
-        raise ArrayError(f"the arrays have {rank} dimensions; with shapes on the device they have 1 to {MAX_OUTER + 1}")
+        raise ArrayError(
+            f"the arrays have {counted(rank, 'dimension')}; with shapes on the device they have 1 to {MAX_OUTER + 1}"
+        )
     rows = []
     for position, (source, destination) in enumerate(zip(sources, destinations, strict=True)):
         where = f"sources[{position}] and destinations[{position}]"
@@ -299,7 +305,9 @@ def _capacities(
         if destination.read_only:
             raise ArrayError(f"destinations[{position}] is read-only; copy to an array that may be written")
         if len(source.shape) != rank or len(destination.shape) != rank:
-            raise ArrayError(f"{where} have {len(source.shape)} and {len(destination.shape)} dimensions, not {rank}")
+            raise ArrayError(
+                f"{where} have {len(source.shape)} and {counted(len(destination.shape), 'dimension')}, not {rank}"
+            )
         shape = tuple(map(min, source.shape, destination.shape))
         if any(v.shape[-1] > 1 and v.strides[-1] != item for v in (source, destination)):
             raise ArrayError(

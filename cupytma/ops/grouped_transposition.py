@@ -39,6 +39,7 @@ from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 _WARP_THREADS = 32
 _SWIZZLE_ALIGNMENT = 1024
@@ -92,7 +93,10 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
         destinations = [empty(array, view.shape, stream) for array, view in zip(given, turned, strict=True)]
     targets = listed(destinations, "destinations")
     if len(given) != len(targets):
-        raise ArrayError(f"{len(given)} sources and {len(targets)} destinations; each source needs one of its own")
+        raise ArrayError(
+            f"{counted(len(given), 'source')} and {counted(len(targets), 'destination')}; each source needs one of its "
+            "own"
+        )
     if not given:
         return targets
     handle = handle_for(stream, (given[0], targets[0]))
@@ -118,7 +122,9 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
 def _turned(view: ArrayView, position: int) -> ArrayView:
     """A matrix's transpose; no data is touched."""
     if len(view.shape) != 2:
-        raise ArrayError(f"sources[{position}] has {len(view.shape)} dimensions; matrices, of two, are transposed")
+        raise ArrayError(
+            f"sources[{position}] has {counted(len(view.shape), 'dimension')}; matrices, of two, are transposed"
+        )
     return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
 
 

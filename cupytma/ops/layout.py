@@ -10,6 +10,7 @@ from typing import Any
 from cupytma.errors import ArrayError
 from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView
+from cupytma.words import counted
 
 # How long numpy may search for a byte that two strided views share before giving up.
 _OVERLAP_WORK = 1_000_000
@@ -172,7 +173,7 @@ def check_address(view: ArrayView, name: str) -> None:
     ArrayError
     """
     if view.size and not view.address:
-        raise ArrayError(f"{name} has {view.size} elements at a null address; give an array that has memory")
+        raise ArrayError(f"{name} has {counted(view.size, 'element')} at a null address; give an array that has memory")
 
 
 def check_addresses(views: Sequence[ArrayView], addresses: Sequence[int], names: Sequence[str]) -> None:

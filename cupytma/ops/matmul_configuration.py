@@ -9,6 +9,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.matmul_operands import Operands
 from cupytma.runtime.given import shown
 from cupytma.tensormap.tiling import MAX_BOX
+from cupytma.words import counted
 
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
@@ -165,9 +166,9 @@ class Configuration:
         if self.cluster_rows * self.cluster_columns > 1:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
         if self.split > 1:
-            words.append(f"K split among {self.split} blocks")
+            words.append(f"K split among {counted(self.split, 'block')}")
         if self.resident > 1:
-            words.append(f"{self.resident} blocks a multiprocessor")
+            words.append(f"{counted(self.resident, 'block')} a multiprocessor")
         if self.is_swapped:
             words.append("operands swapped")
         return ", ".join(words)

@@ -10,6 +10,7 @@ from cupytma.ops.matmul_plan import MatmulPlan, matmul_module
 from cupytma.ops.prepared import span_bytes
 from cupytma.runtime.device import cupy
 from cupytma.tensormap.arrays import ArrayView
+from cupytma.words import counted
 
 _LINE = 128
 # Of b there are so many times what L2 holds: what comes first is gone when it comes again.
@@ -184,7 +185,8 @@ def difference(found: Any, first: Any, result: str, tolerance: float) -> str:
             too_far = apart > tolerance * (abs(other[near]) + typical)
             wrong += int(too_far.sum())
             largest = max(largest, float((apart * too_far).max()))
-    return f"{wrong:,} elements differ from the first one's result, by up to {largest:.4g}" if wrong else ""
+    found = counted(wrong, "element differs", "elements differ", ",")
+    return f"{found} from the first one's result, by up to {largest:.4g}" if wrong else ""
 
 
 def _is_nan(numbers: Any) -> Any:

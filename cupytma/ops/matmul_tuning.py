@@ -26,6 +26,7 @@ from cupytma.runtime.given import shown
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.streams import current_stream, handle_of, is_capturing, wait_for
 from cupytma.sticky import STICKY_ERRORS, code_of
+from cupytma.words import counted
 
 FEW_ROWS = 128  # up to which weights are cold by default
 _MOST_COST = 3.0  # times the cheapest by the model
@@ -96,8 +97,8 @@ class Tuning:
         lines = [f"{self.product}: {self.configuration}", f"  {self.measured}; {kept}"]
         for row in self.rows:
             lines.append(
-                f"  {row.seconds * 1e6:10.2f} µs ({row.expected_seconds * 1e6:.2f} expected, {row.rounds} rounds)  "
-                f"{row.configuration}"
+                f"  {row.seconds * 1e6:10.2f} µs ({row.expected_seconds * 1e6:.2f} expected, "
+                f"{counted(row.rounds, 'round')})  {row.configuration}"
             )
         return "\n".join((*lines, *(f"  left out: {one.configuration}: {one.reason}" for one in self.left_out)))
 

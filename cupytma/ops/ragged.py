@@ -34,6 +34,7 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
 from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.words import counted
 
 _MOST_ROWS = 2**40  # more than any memory holds
 
@@ -184,7 +185,7 @@ def _check_arrays(ragged: ArrayView, padded: ArrayView, offsets: Any, gathers: b
             "same trailing extents are needed"
         )
     if _sequences(offsets) != padded.shape[0]:
-        raise ArrayError(f"offsets are of {_sequences(offsets)} sequences, and padded has {padded.shape[0]}")
+        raise ArrayError(f"offsets are of {counted(_sequences(offsets), 'sequence')}, and padded has {padded.shape[0]}")
     source, destination = (ragged, padded) if gathers else (padded, ragged)
     if destination.read_only and destination.size:
         raise ArrayError("the destination is read-only; write to an array that may be written")
@@ -204,7 +205,7 @@ def _checked(offsets: Any, total: int, rows: int) -> Any:
                 "of ragged"
             )
         if end - first > rows:
-            raise ArrayError(f"sequence {i} has {end - first} rows, and padded has {rows} for each")
+            raise ArrayError(f"sequence {i} has {counted(end - first, 'row')}, and padded has {rows} for each")
     return found
 
 

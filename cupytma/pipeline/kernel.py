@@ -18,6 +18,7 @@ from cupytma.runtime.module import Module
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.targets import target as target_of
 from cupytma.tensormap.arrays import ArrayView, view_of
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.pipeline.launch import Memory
@@ -200,7 +201,9 @@ class PipelineKernel:
         declared = self.declaration
         names = [entry.name for entry in declared.inputs]
         if len(arrays) > len(names):
-            raise PipelineError(f"{declared.name} takes {len(names)} arrays ({', '.join(names)}), not {len(arrays)}")
+            raise PipelineError(
+                f"{declared.name} takes {counted(len(names), 'array')} ({', '.join(names)}), not {len(arrays)}"
+            )
         given = dict(zip(names, arrays, strict=False))
         scalars: dict[str, Any] = {}
         for name, value in named.items():
@@ -228,7 +231,7 @@ class PipelineKernel:
             return [out[name] for name in names]
         found = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(found) != len(names):
-            raise PipelineError(f"out has {len(found)} arrays; the results are {', '.join(names)}")
+            raise PipelineError(f"out has {counted(len(found), 'array')}; the results are {', '.join(names)}")
         return found
 
     def _dense(self, inputs: Sequence[ArrayView]) -> list[ArrayView]:

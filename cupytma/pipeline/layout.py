@@ -10,6 +10,7 @@ from cupytma.errors import ArrayError, PipelineError
 from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.tensormap.arrays import ArrayView
+from cupytma.words import counted
 
 MAX_RANK = 5
 _MAX_EXTENT = 2**31 - 2**12  # coordinates are int, also those of a tile that reaches beyond
@@ -247,4 +248,7 @@ def check_rank(shape: tuple[int, ...], box: tuple[int, ...]) -> None:
     PipelineError
     """
     if len(box) != max(len(shape), 1):
-        raise PipelineError(f"box = {box} has {len(box)} extents, and the arrays have {len(shape)} dimensions: {shape}")
+        raise PipelineError(
+            f"box = {box} has {counted(len(box), 'extent')}, and the arrays have {counted(len(shape), 'dimension')}: "
+            f"{shape}"
+        )

@@ -19,6 +19,7 @@ from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 UNIT = 16  # bytes: what tensor maps count in
 ALIGNMENT = 128  # bytes, of a tile in shared memory
@@ -185,11 +186,16 @@ class PipelinePlan:
         parts = min(self.counts[0], max(1, resident // prod(self.counts[1:])))
         return replace(self, run=-(-self.counts[0] // parts))
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         variant = self.variant
-        ring = f"{variant.stages} stages of {self.loaded_bytes} B, " if self.loaded_bytes else ""
+        ring = f"{counted(variant.stages, 'stage')} of {self.loaded_bytes} B, " if self.loaded_bytes else ""
         lines = [
-            f"{self.declaration.name}: {self.tiles} tiles of {variant.box[::-1]} elements, {ring}"
+            f"{self.declaration.name}: {counted(self.tiles, 'tile')} of {variant.box[::-1]} elements, {ring}"
             f"{variant.shared_bytes} B of shared memory in a block"
         ]
         for position, (declared, way) in enumerate(zip(self.declaration.arrays, variant.ways, strict=True)):
@@ -376,8 +382,8 @@ def _stages(
     total = fixed + stages * stage
     if total > most:
         raise PipelineError(
-            f"{stages} stages of {stage} B and {fixed} B of other tiles are {total} B of shared memory, and a block on "
-            f"{target} has {most} B for them: {_smaller(declaration, options)}"
+            f"{counted(stages, 'stage')} of {stage} B and {fixed} B of other tiles are {total} B of shared memory, and "
+            f"a block on {target} has {most} B for them: {_smaller(declaration, options)}"
         )
     return stages, total
 

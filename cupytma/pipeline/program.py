@@ -20,6 +20,7 @@ from cupytma.sim.program.errors import check_range
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.targets import target as target_of
 from cupytma.tensormap.arrays import view_of
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.pipeline.kernel import PipelineKernel
@@ -338,7 +339,7 @@ class _Model:
             made = list(made) if isinstance(made, (tuple, list)) else [made]
             if len(made) != len(self.declaration.results):
                 raise PipelineError(
-                    f"reference returned {len(made)} arrays; the results are "
+                    f"reference returned {counted(len(made), 'array')}; the results are "
                     f"{', '.join(map(str, self.declaration.results))}"
                 )
             _, inside = self._inside(tile, part)

@@ -78,9 +78,14 @@ def explain(text: str | Instruction) -> str:
     return "\n".join(lines)
 
 
-def _described(operand: Operand) -> str:
-    role = {"input": "reads", "output": "writes", "updated": "changes", "immediate": "constant"}[operand.direction]
+def role(operand: Operand) -> str:
+    """What an operand is: an address of a space, or a value and what the instruction does with it."""
     if operand.space:
-        where = "a generic address" if operand.space.startswith("generic") else f"an address in {operand.space}"
-        return f"{operand.name}: {where}; {operand.description}"
-    return f"{operand.name} ({role}, .{operand.type}): {operand.description}"
+        return "a generic address" if operand.space.startswith("generic") else f"an address in {operand.space}"
+    verb = {"input": "reads", "output": "writes", "updated": "changes", "immediate": "constant"}[operand.direction]
+    return f"{verb}, .{operand.type}"
+
+
+def _described(operand: Operand) -> str:
+    what = f": {role(operand)};" if operand.space else f" ({role(operand)}):"
+    return f"{operand.name}{what} {operand.description}"

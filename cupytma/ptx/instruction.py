@@ -265,6 +265,11 @@ class Instruction:
         body = [f'    asm volatile("{text}"', *("        : " + _listed(s) for s in sections)]
         return [line.rstrip() for line in (*body[:-1], body[-1] + ");")]
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.instruction_card import instruction_card
+
+        return instruction_card(self)
+
     def __str__(self) -> str:
         return self.text
 

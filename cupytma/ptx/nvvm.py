@@ -16,6 +16,7 @@ from cupytma.ptx.instruction import Instruction, form_of
 from cupytma.ptx.operands import Operand
 from cupytma.ptx.parse import parse
 from cupytma.ptx.reductions import REDUCTIONS
+from cupytma.words import counted
 
 #: The inline-assembly constraint of each operand class.
 OPERAND_CLASSES = {
@@ -189,7 +190,7 @@ def verify(instruction: Instruction | str, operands: Sequence[str] | None = None
     elif len(given) > len(wanted):
         absent = [f"{a} is not set" for name, a in _OPTIONAL.items() if name not in trailing]
         what = f" ({', '.join(absent)})" if absent and "cache_hint" in words else ""
-        problems.append(f"{len(given)} operands were given where the form has {len(wanted)}{what}")
+        problems.append(f"{counted(len(given), 'operand')} given where the form has {len(wanted)}{what}")
     for operand, found in zip(wanted, given, strict=False):
         expected = _llvm_type(operand)
         if found != expected and not _also_taken(operand, found):
@@ -232,7 +233,7 @@ def _shape_problems(rank: int, mode: str, coordinates: int | None) -> list[str]:
 
 def _miscounted(coordinates: int, rank: int, mode: str) -> str:
     wanted = f"{mode}, which takes 5" if mode in _FIXED_ASSEMBLY_MODES else f"rank {rank}"
-    return f"{coordinates} coordinates were given for {wanted}"
+    return f"{counted(coordinates, 'coordinate')} given for {wanted}"
 
 
 def _reduction_problems(reduction: str) -> list[str]:

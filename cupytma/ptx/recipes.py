@@ -88,6 +88,11 @@ class Recipe:
         """The instructions among the steps, in order."""
         return tuple(step.instruction for step in self.steps if step.instruction)
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.instruction_card import recipe_card
+
+        return recipe_card(self)
+
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.summary}", *(f"{n}. {step}" for n, step in enumerate(self.steps, 1))]
         return "\n".join((*lines, f"Source: {self.source}."))

@@ -16,6 +16,7 @@ from cupytma.runtime.diagnostics import NAME_MAP, Diagnostic, cut, errors_of
 from cupytma.runtime.headers import HEADER_NAME, package_of, requirement_of
 from cupytma.runtime.nvrtc import CompilerRefusal, ptx_version
 from cupytma.targets import TARGETS, Feature, Target
+from cupytma.words import counted
 
 _MOST_ERRORS = 6
 _NEAR = 0.75
@@ -50,7 +51,7 @@ def compile_error(request: Request, refusal: CompilerRefusal, version: tuple[int
     if refusal.status == "NVRTC_ERROR_INVALID_OPTION":
         message = f"NVRTC {spoken} refused its options for {request.target}: {cut(refusal.log)}"
         return CompileError(message, refusal.log, request.source, refusal.diagnostics)
-    count = f"{len(found)} error{'s'[: len(found) != 1]}" if found else cut(refusal.log) or refusal.status
+    count = counted(len(found), "error") if found else cut(refusal.log) or refusal.status
     lines = [f"compiling for {request.target} with NVRTC {spoken} failed: {count}"]
     said: set[str] = set()
     for error in found[:_MOST_ERRORS]:

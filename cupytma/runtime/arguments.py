@@ -14,6 +14,7 @@ from cupytma.runtime.writers import Writer, common_place, pack_map, pack_pointer
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 _SEQUENCES = frozenset((tuple, list))
 
@@ -120,8 +121,8 @@ class Marshaller:
         expected = self.signature.parameters
         declared = ", ".join(map(str, expected)) or "nothing"
         return (
-            f"kernel {self.signature.name} takes {len(expected)} arguments and was given {len(arguments)}; it "
-            f"declares: {declared}"
+            f"kernel {self.signature.name} takes {counted(len(expected), 'argument')} and was given {len(arguments)}; "
+            f"it declares: {declared}"
         )
 
     def _refusal(self, data: memoryview, arguments: Sequence[Any]) -> LaunchError:

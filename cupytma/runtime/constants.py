@@ -20,6 +20,7 @@ from cupytma.runtime.transfer import Staging, check_tensor_map
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 # PTX ISA, "Variable Declarations": `.const .align 64 .b8 maps[256];`, `.const .align 4 .f32 scale = 0f3F800000;`.
 _VARIABLE = re.compile(
@@ -146,7 +147,7 @@ def _bytes_of(module: Module, variable: Variable, value: Any) -> bytes:
     if len(data) != variable.size:
         raise LaunchError(
             f"the variable {variable.name} has {variable.size} B and was given {len(data)} B"
-            + (f", {len(maps)} tensor maps of {SIZE} B" if maps else "")
+            + (f", {counted(len(maps), 'tensor map')} of {SIZE} B" if maps else "")
         )
     return data
 

@@ -17,6 +17,7 @@ from cupytma.targets import Target
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 # What a map may have that another architecture lacks. Other rules are the encoder's; a kernel may be given a template.
 _TARGET_RULES = ("data-type", "swizzle")
@@ -81,8 +82,8 @@ def check_tensor_maps(argument: Sequence[Any], parameter: KernelParameter) -> No
     size = SIZE * len(argument)
     if not parameter.is_struct or parameter.size != size or parameter.alignment < ALIGNMENT:
         raise TypeError(
-            f"{len(argument)} tensor maps, {size} B, go to a struct declared `const __grid_constant__` that holds "
-            f"`CUtensorMap maps[{len(argument)}]`; the kernel declares {parameter}"
+            f"{counted(len(argument), 'tensor map')}, {size} B, for a struct declared `const __grid_constant__` that "
+            f"holds `CUtensorMap maps[{len(argument)}]`; the kernel declares {parameter}"
         )
 
 

@@ -21,6 +21,7 @@ from cupytma.targets import Target, target
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import SLOT_ALIGNMENT
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 _DEVICE_TO_HOST = 2
 _STATUS_BYTES = 4
@@ -145,7 +146,7 @@ class DescriptorBuffer:
         if step != 1:
             raise SlotError(f"a slice of slots must have step 1, and has {step}")
         if len(values) != max(0, stop - start):
-            raise DescriptorError(f"{len(values)} maps for {max(0, stop - start)} slots")
+            raise DescriptorError(f"{counted(len(values), 'map')} for {counted(max(0, stop - start), 'slot')}")
         self.write(values, start)
 
     def write(self, maps: Iterable[TensorMap], start: int = 0, *, stream: Any = None) -> None:
@@ -192,7 +193,9 @@ class DescriptorBuffer:
         """
         first = self._slot(start)
         if first + count > len(self):
-            raise SlotError(f"{count} maps from slot {first} on; the buffer has {len(self)} slots")
+            raise SlotError(
+                f"{counted(count, 'map')} from slot {first} on; the buffer has {counted(len(self), 'slot')}"
+            )
         return first
 
     def uploaded(self, values: Any, stream: Any) -> Any:
@@ -300,8 +303,8 @@ class DescriptorBuffer:
     def __repr__(self) -> str:
         written = sum(entry is not None for entry in self._maps)
         return (
-            f"<DescriptorBuffer of {len(self)} slots at {self._address:#x}, device {self.device.id}: {written} "
-            f"written, version {self.version}>"
+            f"<DescriptorBuffer of {counted(len(self), 'slot')} at {self._address:#x}, device {self.device.id}: "
+            f"{written} written, version {self.version}>"
         )
 
     def _clear(self) -> None:

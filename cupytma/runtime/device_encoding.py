@@ -24,6 +24,7 @@ from cupytma.tensormap.parameters import Parameters, Tiled
 from cupytma.tensormap.records import to_records
 from cupytma.tensormap.rule import FULL_RANK
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 _WARPS = 4
 _THREADS = 32 * _WARPS
@@ -174,8 +175,8 @@ def _rebind_columns(
         given["box_dim"] = rest["box_dim"][:rank]
     elif _entries(rebound["global_dim"]) != rank:
         raise DescriptorError(
-            f"extents has {_entries(rebound['global_dim'])} entries for each map, and the template has rank {rank}, "
-            "which a rebind keeps: give a template of that rank"
+            f"extents has {counted(_entries(rebound['global_dim']), 'entry')} for each map, and the template has rank "
+            f"{rank}, which a rebind keeps: give a template of that rank"
         )
     return columns_of(given, _REBOUND)
 

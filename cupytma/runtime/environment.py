@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from cupytma.runtime import cache, headers, nvrtc
+from cupytma.words import counted
 
 _OLDEST_DRIVER = 12
 # CUDA driver API, cuDeviceGetAttribute: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
@@ -222,7 +223,8 @@ def _compiling(found: Environment) -> _Answer:
     request = Request('extern "C" __global__ void kernel() {}', target(found.targets[0]))
     compiled = nvrtc.Nvrtc.load().compile(request)
     spoken = ".".join(map(str, found.nvrtc_version))
-    return compiled.cubin.startswith(b"\x7fELF"), f"NVRTC {spoken} for {len(found.targets)} targets", found.install
+    what = f"NVRTC {spoken} for {counted(len(found.targets), 'target')}"
+    return compiled.cubin.startswith(b"\x7fELF"), what, found.install
 
 
 def _launching(found: Environment) -> _Answer:

@@ -13,6 +13,7 @@ from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.history import LaunchRecord, recent
 from cupytma.sticky import STICKY_ERRORS, StickyError, code_of, earlier_fault
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.runtime.launch_rules import Suspect
@@ -53,13 +54,18 @@ class FaultReport:
     launches: tuple[LaunchRecord, ...]
     is_running: bool = False
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def __repr__(self) -> str:
         what = "still running" if self.is_running else self.error.name if self.error else f"code {self.code}"
         named = f"{self.suspects[0].record.name}: {self.suspects[0].rule}" if self.suspects else "none"
-        return f"<FaultReport {what}; {len(self.launches)} launches known; likeliest cause: {named}>"
+        return f"<FaultReport {what}; {counted(len(self.launches), 'launch')} known; likeliest cause: {named}>"
 
     def _lines(self) -> Iterator[str]:
         yield self._headline()

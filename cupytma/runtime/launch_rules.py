@@ -25,6 +25,7 @@ from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import ALIGNMENT
 from cupytma.tensormap.parameters import Im2col, Parameters, Tiled
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 _ADDRESS, _INSTRUCTION, _ALIGNMENT, _FAILURE = 700, 715, 716, 719
 # What the device reports for each fault of the simulator.
@@ -180,7 +181,9 @@ def _declared_coordinates(launch: Launch) -> Iterator[Suspect]:
         for grid_fault in found[:1]:
             fault = grid_fault.fault
             rules = [violation.rule for violation in getattr(fault, "violations", ())]
-            more = f"; so do {len(found) - 1} others of those looked at" if len(found) > 1 else ""
+            others = len(found) - 1
+            do = "does" if others == 1 else "do"
+            more = f"; so {do} {counted(others, 'other')} of those looked at" if others else ""
             # The text of a fault ends in its fix.
             message, _, fix = str(fault).rpartition("; ")
             yield launch.suspect(

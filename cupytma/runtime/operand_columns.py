@@ -21,6 +21,7 @@ from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotio
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.rule import DERIVED, FULL_RANK, SEQUENCES
 from cupytma.tensormap.rules import RULES_BY_ID
+from cupytma.words import counted
 
 ENTRIES = dict(OPERANDS)
 _ENUMS: dict[str, type[DriverEnum]] = {
@@ -128,8 +129,8 @@ def columns_of(given: Mapping[str, Any], named: Mapping[str, str] | None = None)
                 raise DescriptorError(f"{spoken.get(name, name)} is missing: rank {rank} has {wanted} of them")
             if found[name].entries != wanted:
                 raise DescriptorError(
-                    f"{spoken.get(name, name)} has {found[name].entries} entries for each map; rank {rank}, which is "
-                    f"the length of {spoken.get('global_dim', 'global_dim')}, has {wanted}"
+                    f"{spoken.get(name, name)} has {counted(found[name].entries, 'entry')} for each map; rank {rank}, "
+                    f"which is the length of {spoken.get('global_dim', 'global_dim')}, has {wanted}"
                 )
     return found
 
@@ -138,10 +139,10 @@ def _rank(found: Mapping[str, Column], spoken: Mapping[str, str]) -> int:
     rank = found["global_dim"].entries
     name = spoken.get("global_dim", "global_dim")
     if not 1 <= rank <= FULL_RANK:
-        raise DescriptorError(f"{name} has {rank} entries for each map; a tensor map has 1 to 5 dimensions")
+        raise DescriptorError(f"{name} has {counted(rank, 'entry')} for each map; a tensor map has 1 to 5 dimensions")
     ranks = found.get("rank")
     if ranks is not None and ranks.constant not in (None, (rank,)):
-        raise DescriptorError(f"rank is {ranks.constant}, and {name} has {rank} entries for each map")
+        raise DescriptorError(f"rank is {ranks.constant}, and {name} has {counted(rank, 'entry')} for each map")
     if ranks is not None and ranks.constant is None and rank != FULL_RANK:
         raise DescriptorError(f"where rank differs from map to map, {name} has 5 entries for each, not {rank}")
     return rank

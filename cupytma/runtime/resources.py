@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cupytma.errors import CompileInputError
+from cupytma.words import counted
 
 # The attributes in the .nv.info sections of a cubin: their numbers as cuobjdump --dump-elf names them, checked against
 # that and against what the assembler reports.
@@ -69,8 +70,9 @@ class KernelResources:
     def __str__(self) -> str:
         stack = "unknown" if self.stack_bytes is None else f"{self.stack_bytes} B"
         return (
-            f"{self.registers} registers, {self.shared_bytes} B shared, stack {stack}, spills "
-            f"{self.spill_store_bytes} B stored and {self.spill_load_bytes} B loaded, {self.barriers} barriers"
+            f"{counted(self.registers, 'register')}, {self.shared_bytes} B shared, stack {stack}, spills "
+            f"{self.spill_store_bytes} B stored and {self.spill_load_bytes} B loaded, "
+            f"{counted(self.barriers, 'barrier')}"
         )
 
 

@@ -22,6 +22,7 @@ from cupytma.sim.swizzle import swizzle_address
 from cupytma.targets import DEFAULT_TARGET, Target
 from cupytma.targets import target as target_of
 from cupytma.tensormap.enums import Swizzle
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.tensormap.rule import Violation
@@ -80,12 +81,18 @@ class BankConflicts:
         """The same without a swizzle."""
         return self.unswizzled_wavefronts - self.phases
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         worst = f", {self.worst}-way at worst" * bool(self.conflicts)
-        plain = f"; without swizzle {_counted(self.unswizzled_conflicts)}" * (self.swizzle != Swizzle.NONE)
+        plain = f"; without swizzle {counted(self.unswizzled_conflicts, 'conflict')}" * (self.swizzle != Swizzle.NONE)
         return (
-            f"{self.access} reads of {self.access_bytes} B with swizzle {self.swizzle}: {_counted(self.conflicts)}"
-            f"{worst} (warp reads {self.requests}, wavefronts {self.wavefronts}, at best {self.phases}){plain}"
+            f"{self.access} reads of {self.access_bytes} B with swizzle {self.swizzle}: "
+            f"{counted(self.conflicts, 'conflict')}{worst} (warp reads {self.requests}, wavefronts "
+            f"{self.wavefronts}, at best {self.phases}){plain}"
         )
 
 
@@ -121,7 +128,7 @@ class SwizzleAdvice:
         others = ", ".join(f"{r.swizzle} {r.conflicts}" for r in self.results if r.swizzle != self.swizzle)
         refused = ", ".join(f"{swizzle} ({broken[0].rule})" for swizzle, broken in self.illegal.items())
         return (
-            f"use swizzle {self.swizzle}: {_counted(self.best.conflicts)} of {self.best.access} reads"
+            f"use swizzle {self.swizzle}: {counted(self.best.conflicts, 'conflict')} of {self.best.access} reads"
             + f"; others: {others}" * bool(others)
             + f"; illegal: {refused}" * bool(refused)
         )
@@ -250,9 +257,6 @@ def best_swizzle(
     absent = [s for s in Swizzle if broken[s] and not any(v.rule == "swizzle" for v in broken[s])]
     return SwizzleAdvice(best.swizzle, results, {swizzle: broken[swizzle] for swizzle in absent})
 
-
-def _counted(conflicts: int) -> str:
-    return f"{conflicts} conflict{'s'[: conflicts != 1]}"
 
 
 def _checked_place(shared_offset: int) -> int:

@@ -15,6 +15,7 @@ from cupytma.sim.faults import IllegalInstruction, LaunchFailure, SharedOverrun,
 from cupytma.sim.geometry import Geometry
 from cupytma.sim.modes import WIDE, WIDE_128
 from cupytma.tensormap import checking
+from cupytma.words import counted
 
 
 def check_integer(name: str, value: Any) -> int:
@@ -124,10 +125,10 @@ def check_coordinates(plan: Geometry, coords: Sequence[int]) -> tuple[int, ...]:
     given = check_entries("coords", coords, "a sequence with one integer per dimension")
     if len(given) != plan.coordinates:
         raise SimulationError(
-            f"{len(given)} coordinates for {plan.mode}; give 5: the column and the four rows"
+            f"{counted(len(given), 'coordinate')} for {plan.mode}; give 5: the column and the four rows"
             if plan.is_gathered
-            else f"{len(given)} coordinates for a tensor map of rank {plan.coordinates}; give one per dimension, "
-            "dimension 0 first"
+            else f"{counted(len(given), 'coordinate')} for a tensor map of rank {plan.coordinates}; give one per "
+            "dimension, dimension 0 first"
         )
     start = tuple(check_integer(f"the coordinate of dimension {i}", c) for i, c in enumerate(given))
     for i, c in enumerate(start):
@@ -155,8 +156,8 @@ def check_offsets(plan: Geometry, offsets: Sequence[int]) -> tuple[int, ...]:
         return _check_wide_offsets(plan, values)
     if values and len(values) != plan.walk.spatial:
         raise SimulationError(
-            f"{len(values)} im2col offsets for {plan.walk.spatial} spatial dimensions; give one for each, the fastest "
-            "first, or none"
+            f"{len(values)} im2col offsets for {counted(plan.walk.spatial, 'spatial dimension')}; give one for each, "
+            "the fastest first, or none"
         )
     for value in values:
         if not 0 <= value < 2**16:
@@ -173,7 +174,9 @@ _CLUSTER_LIMIT = 16
 
 def _check_wide_offsets(plan: Geometry, values: tuple[int, ...]) -> tuple[int, ...]:
     if values and len(values) != 2:
-        raise SimulationError(f"{len(values)} offsets for {plan.mode}; give two, the halo and the offset in W, or none")
+        raise SimulationError(
+            f"{counted(len(values), 'offset')} for {plan.mode}; give two, the halo and the offset in W, or none"
+        )
     for name, value, limit in zip(
         ("halo", "offset in W"), values, (_HALO_LIMITS[plan.mode], _WIDE_OFFSET_LIMIT), strict=False
     ):
@@ -194,8 +197,8 @@ def check_array(name: str, array: Any, *, written: bool) -> npt.NDArray[np.uint8
         raise ArrayError(f"{name} is a {type(array).__name__}; it must be a numpy array of uint8, one-dimensional")
     if array.dtype != np.uint8 or array.ndim != 1:
         raise ArrayError(
-            f"{name} has dtype {array.dtype} and {array.ndim} dimensions; it must be one-dimensional uint8, for "
-            f"example `{name}.reshape(-1).view(numpy.uint8)` of a contiguous array"
+            f"{name} has dtype {array.dtype} and {counted(array.ndim, 'dimension')}; it must be one-dimensional uint8, "
+            f"for example `{name}.reshape(-1).view(numpy.uint8)` of a contiguous array"
         )
     if isinstance(array, np.ma.MaskedArray):
         raise ArrayError(f"{name} is a masked array, and the unit copies masked bytes too; pass `{name}.data`")
@@ -243,7 +246,9 @@ def check_cta_mask(cta_mask: int | None, blocks: int) -> tuple[int, ...]:
         If it names a block that is not there.
     """
     if not 1 <= blocks <= _CLUSTER_LIMIT:
-        raise SimulationError(f"shared holds {blocks} arrays; give one for each block of the cluster, 1 to 16")
+        raise SimulationError(
+            f"shared holds {counted(blocks, 'array')}; give one for each block of the cluster, 1 to 16"
+        )
     mask = (1 << blocks) - 1 if cta_mask is None else check_integer("cta_mask", cta_mask)
     if not 0 <= mask < 1 << _CLUSTER_LIMIT:
         raise SimulationError(f"cta_mask {mask:#x} does not fit the instruction's 16-bit unsigned field")
@@ -283,8 +288,7 @@ def check_tile_size(plan: Geometry) -> None:
     most, size = plan.operands["shared_bytes"], plan.rows * plan.width
     if size > most:
         raise SharedOverrun(
-            f"the tile has {size} bytes, more than the {most} bytes of any block's shared memory; "
-            "make the box smaller"
+            f"the tile has {size} bytes, more than the {most} bytes of any block's shared memory; make the box smaller"
         )
 
 

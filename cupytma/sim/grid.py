@@ -12,6 +12,7 @@ from cupytma.sim.checks import check_coordinates, check_entries, check_integer, 
 from cupytma.sim.faults import Fault
 from cupytma.sim.geometry import geometry
 from cupytma.targets import MAX_GRID
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.tensormap.tensor_map import TensorMap
@@ -34,6 +35,11 @@ class GridFault:
     block: tuple[int, int, int]
     coordinates: tuple[int, ...]
     fault: Fault
+
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
 
     def __str__(self) -> str:
         return f"block {self.block} at {self.coordinates}: {self.fault}"
@@ -106,6 +112,6 @@ def _extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
         raise SimulationError(f"grid is {grid!r}; it must be one to three extents of 1 or above")
     for axis, extent, most in zip("xyz", extents, MAX_GRID, strict=False):
         if extent > most:
-            raise SimulationError(f"grid has {extent} blocks along {axis}; a launch has {most} at most")
+            raise SimulationError(f"grid has {counted(extent, 'block')} along {axis}; a launch has {most} at most")
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

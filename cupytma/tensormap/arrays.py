@@ -16,6 +16,7 @@ from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.strides import Axes, Coalesced, check_layout, check_shape, coalesce_view, normalised_strides
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.tensormap.views import ArrayView, packed_elements, view_of
+from cupytma.words import counted
 
 __all__ = [
     "ArrayView", "Coalesced", "array_order", "array_parameters", "coalesced", "data_type_of", "tensor_map", "view_of",
@@ -415,13 +416,9 @@ def _check_lengths(view: ArrayView, axes: Axes, given: dict[str, tuple[int, ...]
     for name, value in given.items():
         if len(value) != rank:
             raise DescriptorError(
-                f"{name} has {_count(len(value), 'entry', 'entries')}; the array has "
-                f"{_count(rank, 'dimension', 'dimensions')}{merged}: give one per dimension"
+                f"{name} has {counted(len(value), 'entry')}; the array has "
+                f"{counted(rank, 'dimension')}{merged}: give one per dimension"
             )
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def _slice_bytes(interleave: Any) -> int:

@@ -12,6 +12,7 @@ from cupytma.errors import DescriptorError
 from cupytma.targets import TARGETS
 from cupytma.tensormap import codec
 from cupytma.tensormap.fields import FIELDS, SIZE, WORDS
+from cupytma.words import counted
 
 LABEL = "DESC_TMA512"
 PAYLOAD_WORDS = 8
@@ -52,7 +53,7 @@ def read_debug_line(text: str, template: bytes | None = None) -> bytes:
         raise DescriptorError(f"no {LABEL} line: it reads {LABEL}: 0x… with 4, 8 or 16 words of 16 hex digits")
     words = [int(word, 16) for word in re.findall(r"[0-9a-fA-F]+", re.sub(r"0[xX]", "", found["words"]))]
     if len(words) not in _COUNTS:
-        raise DescriptorError(f"{LABEL} with {len(words)} words; it has 4, 8 or 16 of them")
+        raise DescriptorError(f"{LABEL} with {counted(len(words), 'word')}; it has 4, 8 or 16 of them")
     data = b"".join(word.to_bytes(8, "little") for word in words)
     if template is not None:
         return data + template[len(data) :]

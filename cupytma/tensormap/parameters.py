@@ -19,6 +19,7 @@ from cupytma.tensormap import checking
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, L2Promotion, OobFill, Swizzle, WideMode
 from cupytma.tensormap.formats import DictForms
 from cupytma.tensormap.rule import FULL_RANK, SEQUENCES
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.tensormap.rule import Violation
@@ -273,7 +274,9 @@ class Parameters(DictForms, ABC):
         """
         given = tuple(operator.index(coordinate) for coordinate in coordinates)
         if len(given) != self.rank:
-            raise DescriptorError(f"{len(given)} coordinates for rank {self.rank}; give one for each dimension")
+            raise DescriptorError(
+                f"{counted(len(given), 'coordinate')} for rank {self.rank}; give one for each dimension"
+            )
         operands = self.operands(targets.DEFAULT_TARGET)
         spatial = given[1 if self.interleave == Interleave.NONE else 0 :] + (0,) * FULL_RANK
         operands.update(
@@ -483,7 +486,8 @@ def _integers(value: Any) -> tuple[int, ...]:
 def _length_problems(found: dict[str, Any]) -> list[str]:
     rank = len(found["global_dim"])
     return [
-        f"{name} has {len(value)} entries, and rank {rank} (the length of global_dim) needs {max(rank - short, 0)}"
+        f"{name} has {counted(len(value), 'entry')}, and rank {rank} (the length of global_dim) needs "
+        f"{max(rank - short, 0)}"
         for name, (short, _) in SEQUENCES.items()
         if (value := found.get(name)) is not None and len(value) != max(rank - short, 0)
     ]

@@ -10,6 +10,7 @@ from typing import Any
 from cupytma.errors import DescriptorError
 from cupytma.tensormap.debug_line import LABEL, read_debug_line
 from cupytma.tensormap.fields import SIZE, WORDS
+from cupytma.words import counted
 
 # How many numbers make a tensor map, and the bytes of each.
 _WIDTHS = {SIZE // width: width for width in (8, 4, 2, 1)}
@@ -138,7 +139,7 @@ def _from_hex(text: Any) -> bytes:
             raise DescriptorError(f"{_shortened(token)} is no hex; {_EXPECTED}")
     joined = "".join(digits)
     if len(joined) != 2 * SIZE:
-        raise DescriptorError(f"{len(joined)} hex digits; {_EXPECTED}")
+        raise DescriptorError(f"{counted(len(joined), 'hex digit')}; {_EXPECTED}")
     return bytes.fromhex(joined)
 
 
@@ -146,7 +147,7 @@ def _from_numbers(tokens: Sequence[str]) -> bytes:
     numbers = [_number(token) for token in tokens]
     width = _WIDTHS.get(len(numbers))
     if width is None:
-        raise DescriptorError(f"{len(numbers)} number{'s'[: len(numbers) != 1]}; {_EXPECTED}")
+        raise DescriptorError(f"{counted(len(numbers), 'number')}; {_EXPECTED}")
     for token, number in zip(tokens, numbers, strict=True):
         if not 0 <= number < 1 << (8 * width):
             raise DescriptorError(

@@ -14,6 +14,7 @@ from cupytma.tensormap.arrays import array_order, integers, merged_parameters
 from cupytma.tensormap.parameters import Parameters, Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.tensormap.tiling import Axis, Box, Tiling, plain, with_more_dimensions
+from cupytma.words import counted
 
 _LARGEST_CLUSTER = 16
 
@@ -127,7 +128,9 @@ class BoxPlan:
         """
         start = tuple(operator.index(x) for x in origin)
         if len(start) != len(self.tile):
-            raise DescriptorError(f"origin has {len(start)} entries; the tile has {len(self.tile)} dimensions")
+            raise DescriptorError(
+                f"origin has {counted(len(start), 'entry')}; the tile has {counted(len(self.tile), 'dimension')}"
+            )
         for i, (x, multiple) in enumerate(zip(start, self.origin_multiples, strict=True)):
             if x % multiple:
                 raise DescriptorError(
@@ -152,7 +155,7 @@ class BoxPlan:
     def __str__(self) -> str:
         view = ", ".join(map(str, self.view))
         lines = [
-            f"{len(self.loads)} load{'s' if len(self.loads) > 1 else ''}, {self.transaction_bytes} B for the mbarrier, "
+            f"{counted(len(self.loads), 'load')}, {self.transaction_bytes} B for the mbarrier, "
             f"{self.shared_bytes} B of shared memory aligned to {self.shared_alignment} B; view ({view})"
         ]
         if self.ctas > 1:
@@ -269,7 +272,9 @@ def _parameters(tensor: Any, tile: Sequence[int], coalesce: Any, options: dict[s
         )
     wanted = integers("tile", tile)
     if len(wanted) != tensor.rank:
-        raise DescriptorError(f"tile has {len(wanted)} entries; the tensor has {tensor.rank} dimensions")
+        raise DescriptorError(
+            f"tile has {counted(len(wanted), 'entry')}; the tensor has {counted(tensor.rank, 'dimension')}"
+        )
     return replace(tensor, box_dim=wanted, **options), False
 
 

@@ -16,6 +16,7 @@ from cupytma.tensormap.fields import SIZE, WORDS
 from cupytma.tensormap.parameters import KINDS, Parameters
 from cupytma.tensormap.vectorised import program
 from cupytma.tensormap.writing import Program
+from cupytma.words import counted
 
 __all__ = ["RECORD", "encode_records", "to_records"]
 
@@ -127,7 +128,7 @@ def _record_problems(records: npt.NDArray[np.void]) -> list[str]:
     """What keeps an array from being rows of `RECORD`."""
     given, problems = dict(records.dtype.fields or {}), []
     if records.ndim != 1:
-        problems.append(f"has {records.ndim} dimensions")
+        problems.append(f"has {counted(records.ndim, 'dimension')}")
     for name, (wanted, *_) in dict(RECORD.fields or {}).items():
         if name not in given:
             problems.append(f"lacks {name}")

@@ -18,6 +18,7 @@ from cupytma.tensormap.mutation import ELEMENT_TYPES, MUTATORS, Mutator, Step, a
 from cupytma.tensormap.parameters import Parameters, Tiled
 from cupytma.tensormap.rule import FULL_RANK, SEQUENCES
 from cupytma.tensormap.tensor_map import TensorMap, describe_violations
+from cupytma.words import counted
 
 REPLACEABLE: tuple[str, ...] = tuple(dict.fromkeys(mutator.parameter for mutator in MUTATORS.values()))
 # What a dimension holds that is not there: its bits are then zero, as the encoders leave them.
@@ -60,8 +61,8 @@ def rebind_steps(address: Any, extents: Sequence[Any], strides: Sequence[Any]) -
     """
     if not 1 <= len(extents) <= FULL_RANK or len(strides) != len(extents) - 1:
         raise DescriptorError(
-            f"{len(extents)} extents and {len(strides)} strides; a tensor map has 1 to 5 extents and one stride less "
-            "(dimension 0 is dense)"
+            f"{counted(len(extents), 'extent')} and {counted(len(strides), 'stride')}; a tensor map has 1 to 5 "
+            "extents and one stride less (dimension 0 is dense)"
         )
     return (
         Step("global_address", 0, address),
@@ -173,7 +174,8 @@ def _merged(name: str, entries: tuple[int, ...], change: Any, rank: int) -> Any:
             raise DescriptorError(f"{name} = {change!r}: give all entries, or {{index: value}}") from None
         if given != len(entries):
             raise DescriptorError(
-                f"{name} has {given} entries, and rank {rank} needs {len(entries)}; pass rank= as well to change it"
+                f"{name} has {counted(given, 'entry')}, and rank {rank} needs {len(entries)}; pass rank= as well to "
+                "change it"
             )
         return change
     for index in change:

@@ -179,5 +179,10 @@ class Violation:
     index: int | None = None
     severity: str = "error"
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         return f"{self.rule}: {self.message}; {self.fix}"

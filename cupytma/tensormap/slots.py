@@ -89,6 +89,11 @@ class Slot:
     documented_mutators: tuple[str, ...]
     differences: tuple[str, ...]
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.html import printed
+
+        return printed(self)
+
     def __str__(self) -> str:
         lines = [f"+{self.offset:<3} {self.name:<22} {self.value:#018x}  {self.meaning}"]
         for head, entries in (

@@ -22,6 +22,7 @@ from cupytma.tensormap.parameters import Im2col, Im2colWide, Parameters, Tiled
 from cupytma.tensormap.readdressing import ADDRESS_BYTES, Readdressed
 from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.specialised import encoder
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.tensormap.slots import Slot
@@ -452,7 +453,7 @@ def _restored(data: bytes, remembered: dict[str, Any]) -> TensorMap:
 
 
 def _columns(p: Im2col | Im2colWide) -> str:
-    return f"{p.channels_per_pixel} channels × {p.pixels_per_column} pixels"
+    return f"{counted(p.channels_per_pixel, 'channel')} × {counted(p.pixels_per_column, 'pixel')}"
 
 
 def describe_violations(broken: tuple[Violation, ...]) -> str:

@@ -1,8 +1,9 @@
 """What every picture is made of: shapes and texts of an SVG that suits light and dark pages.
 
 Inside a page the picture has no ground and takes the page's text colour. On its own, or as an image (which JupyterLab
-makes of it), it cannot know the page, so it has a ground of its own and follows the reader's colour scheme. There are
-no ids, so that any number of pictures can stand in one page.
+and GitHub make of it), it cannot know the page, so it has a ground of its own and follows the colour scheme: the
+page's, where the page and the browser say it, else the reader's. There are no ids, so that any number of pictures can
+stand in one page.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
+from cupytma import words
 from cupytma.errors import PictureError
 
 WIDTH = 800
@@ -26,11 +29,15 @@ _SIZES = {"": 12, "small": 10.5, "heading": 13}
 # How wide letters are, of their size, in the wider ones of the fonts that interfaces use; so that texts fit.
 _WIDE, _NARROW = 0.66, 0.55
 
+counted = partial(words.counted, spec=",")
+"""A number with its noun, its digits in groups of three; see `cupytma.words.counted`."""
+
 _MARGIN = 6  # on the left; the others are in the picture's size
 
+# White, and the ground of GitHub's dark pages, which JupyterLab's is close to: there the picture has no edge.
 GROUND = """
 svg:root{background:#fff;color:#1f2328}
-@media (prefers-color-scheme:dark){svg:root{background:#111;color:#e6e6e6}}
+@media (prefers-color-scheme:dark){svg:root{background:#0d1117;color:#e6e6e6}}
 """
 """Style of a picture that is a document of its own; within a page it has no effect."""
 
@@ -48,7 +55,7 @@ _STYLE = (
 .cupytma-picture .end{text-anchor:end}
 .cupytma-picture .faint{opacity:.75}
 .cupytma-picture .strong{font-weight:700}
-.cupytma-picture .tint{fill-opacity:.42;stroke-opacity:.9}
+.cupytma-picture .tint{fill-opacity:.36;stroke-opacity:.9}
 .cupytma-picture .c7.tint{fill-opacity:.26;stroke-opacity:.5}
 .cupytma-picture .pale{fill-opacity:.14;stroke-opacity:.6}
 .cupytma-picture .plain{stroke:none}
@@ -237,8 +244,3 @@ def wrapped(text: str, room: float, kind: str = "") -> list[str]:
         else:
             lines.append(word)
     return lines
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -18,11 +18,9 @@ def explanation_card(explanation: Explanation) -> str:
     """HTML of every part of an operation, and of the rules that keep parts from the unit."""
     if not explanation.parts:
         return framed([f"<strong>{escape(str(explanation))}</strong>"])
-    machine = explanation.machine
-    title = f"{explanation.operation} on {machine.target} with {machine.multiprocessors} multiprocessors"
     notes = [note(reason) for reason in explanation.reasons]
     rows = table(_HEADINGS, map(_row, explanation.parts))
-    return framed([f"<strong>{escape(title)}</strong>", rows, *notes, note(explanation.summary)])
+    return framed([f"<strong>{escape(explanation.headline)}</strong>", rows, *notes, note(explanation.summary)])
 
 
 def _row(part: Part) -> tuple[str, ...]:

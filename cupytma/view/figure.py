@@ -13,21 +13,27 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from cupytma.view.drawing import COLOURS
+from cupytma.view.drawing import COLOURS, GROUND
 from cupytma.view.plots import modelled_bandwidth
 
 if TYPE_CHECKING:
     from cupytma.view.plots import RooflinePoint
 
+_ROOF = "#1f2328"  # the ink: what is drawn in it has the page's text colour in an SVG
 # The same bytes for the same plot: ids are drawn from a salt, and there is no date. Text stays text.
-_SETTINGS = {"svg.hashsalt": "cupytma", "svg.fonttype": "none", "font.size": 10.0, "font.family": "sans-serif"}
+_SETTINGS = {
+    "svg.hashsalt": "cupytma", "svg.fonttype": "none", "font.size": 10.0, "font.family": "sans-serif",
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), _ROOF
+    ),
+    "legend.facecolor": "none", "legend.edgecolor": "none",
+}  # fmt: skip
 _INCHES = 8.0, 4.2
-_ROOF = "#333333"
 
 _MARKERS = "osD^vP*X"
 _LINES = ("-", "--", "-.", ":")
-# Yellow cannot be seen as a line on white.
-_INK = tuple(colour for colour in COLOURS if colour != "#f0e442")
+# Those that are seen best as lines on light and dark ground come first; yellow cannot be seen on white.
+_INK = tuple(COLOURS[i] for i in (0, 5, 2, 3, 1, 4))
 
 
 class Plot(Figure):  # type: ignore[misc, unused-ignore]
@@ -36,14 +42,19 @@ class Plot(Figure):  # type: ignore[misc, unused-ignore]
     def _repr_svg_(self) -> str:
         with _settings():
             held = io.StringIO()
-            self.savefig(held, format="svg", metadata={"Date": None})
+            self.savefig(held, format="svg", metadata={"Date": None}, facecolor="none")
             text = held.getvalue()
-        return text[text.index("<svg") :]
+        opening, rest = text[text.index("<svg") :].split(">", 1)
+        return f"{opening}><style>{GROUND}</style>{rest.replace(_ROOF, 'currentColor')}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plot to a file, in the format that its name ends with: ``.svg``, ``.png``, ``.pdf``."""
+        if os.fspath(path).endswith(".svg"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self._repr_svg_())
+            return
         with _settings():
-            self.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+            self.savefig(path)
 
 
 def _settings() -> AbstractContextManager[Any]:
@@ -59,7 +70,7 @@ def _rounded(value: float, unit: str) -> str:
 
 def _axes(title: str, horizontal: str, vertical: str) -> tuple[Plot, Any]:
     plot = Plot(figsize=_INCHES, layout="constrained", facecolor="white")
-    axes = plot.add_subplot()
+    axes = plot.add_subplot(facecolor="none")
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(horizontal)
     axes.set_ylabel(vertical)
@@ -122,5 +133,5 @@ def pipeline_curve(
         axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
         axes.yaxis.set_major_formatter(EngFormatter(unit="B/s", sep=" "))
         heading = "numbers are stages" if marks else None
-        axes.legend(loc="best", fontsize=9, framealpha=0.9, title=heading, title_fontsize=9)
+        axes.legend(loc="best", fontsize=9, title=heading, title_fontsize=9)
     return plot

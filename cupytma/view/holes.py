@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cupytma.errors import SimulationError
 from cupytma.sim.checks import check_integer
 from cupytma.view.drawing import GROUND
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.sim.model.tiling import Correctness, Dimension
@@ -135,13 +136,8 @@ def holes_svg(tiling: Correctness) -> str:
 def _heading(number: int, d: Dimension) -> str:
     return (
         f"dimension {number}: extent {d.extent}, box {d.box}, element stride {d.element_stride}: "
-        f"{_count(d.boxes, 'box', 'boxes')} of {_count(d.element_stride, 'tile', 'tiles')} of "
-        f"{_count(d.tile, 'slot', 'slots')}"
+        f"{counted(d.boxes, 'box')} of {counted(d.element_stride, 'tile')} of {counted(d.tile, 'slot')}"
     )
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 # As text.

@@ -231,7 +231,7 @@ def _notes(
     for finding in trace.findings[:_MOST_FINDINGS]:
         yield _told(finding)
     if len(trace.findings) > _MOST_FINDINGS:
-        yield f"And {len(trace.findings) - _MOST_FINDINGS} findings more."
+        yield f"And {counted(len(trace.findings) - _MOST_FINDINGS, 'finding')} more."
 
 
 def _told(finding: Finding) -> str:

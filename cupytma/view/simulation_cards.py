@@ -20,6 +20,11 @@ def report_card(report: Report) -> str:
     return framed([f"<strong>{escape(title)}</strong>", *(part for f in report.findings for part in _finding(f))])
 
 
+def finding_card(finding: Finding) -> str:
+    """HTML of one of them."""
+    return framed(_finding(finding))
+
+
 def _finding(finding: Finding) -> Iterable[str]:
     yield note(f"{finding.kind} {finding.rule}: {finding.message}", bad=True)
     rows = [("at", str(place)) for place in finding.places]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 from cupytma.errors import CupytmaError, PictureError
@@ -12,6 +13,8 @@ from cupytma.view.html import framed, note
 
 STATIC = "CUPYTMA_STATIC_PICTURES"
 """The environment variable that, set to anything but 0, makes every picture a static one."""
+
+_WHERE_WIDGETS_ARE = "(controls, where there are widgets; without them the picture below)"
 
 
 class Unpictured:
@@ -42,9 +45,10 @@ def explore(function: Callable[..., Any], /, **controls: Any) -> Any:
     Returns
     -------
     object
-        A widget, stored in a notebook with the picture that it starts with; or, without ipywidgets, outside of a
-        notebook, or with the environment variable ``CUPYTMA_STATIC_PICTURES`` set, what the function returns for the
-        values that the controls start with.
+        A widget, stored in a notebook with the picture that it starts with, which is seen where the notebook is read
+        without widgets (``nbconvert`` without a network, GitHub, a notebook that is opened again); or, without
+        ipywidgets, outside of a notebook, or with the environment variable ``CUPYTMA_STATIC_PICTURES`` set, what the
+        function returns for the values that the controls start with.
 
     Raises
     ------
@@ -67,26 +71,55 @@ def explore(function: Callable[..., Any], /, **controls: Any) -> Any:
         return function(**starts)
     chosen = {name: _control(widgets, control, starts[name]) for name, control in controls.items()}
 
+    area = widgets.HTML()  # not the Output of `interactive`, which shows nothing that is returned
+
     def drawn(**values: Any) -> Any:
         try:
-            return function(**values)
+            found = function(**values)
         except CupytmaError as error:
-            return Unpictured(error)
+            found = Unpictured(error)
+        area.value = _kinds(found)["text/html"]
+        return found
 
-    return _with_picture(widgets.interactive(drawn, **chosen), drawn(**starts))
+    widget = widgets.interactive(drawn, **chosen)
+    widget.children = (*(child for child in widget.children if child is not widget.out), area)
+    return _with_picture(widget, widget.result)
 
 
 def _with_picture(widget: Any, picture: Any) -> Any:
-    """The widget, stored with a static picture for those who read the notebook where there are no widgets."""
-    shown = widget._repr_mimebundle_
+    """The widget, followed by a static picture that gives way to it where there are widgets.
 
-    def both(**options: Any) -> Any:
-        kinds = {"text/html": "_repr_html_", "image/svg+xml": "_repr_svg_"}
-        found = {kind: getattr(picture, name)() for kind, name in kinds.items() if hasattr(picture, name)}
-        return {**shown(**options), **found}
+    Two outputs and not two kinds of one: readers of notebooks prefer a widget to all other kinds, also where they then
+    cannot show it.
+    """
+    mark = f"cupytma-explored-{widget.model_id}"
+    widget.add_class(mark)
 
-    widget._repr_mimebundle_ = both
+    def display_both() -> None:
+        from IPython.display import display
+
+        display({**widget._repr_mimebundle_(), "text/plain": _WHERE_WIDGETS_ARE}, raw=True)
+        display(_still(picture, mark), raw=True)
+
+    widget._ipython_display_ = display_both
     return widget
+
+
+def _still(picture: Any, mark: str) -> dict[str, str]:
+    """A picture by kinds of output; as HTML it is hidden in pages that have an element of a class."""
+    found = _kinds(picture)
+    hidden = f"<style>body:has(.{mark}) .{mark}-still{{display:none}}</style>"
+    return {**found, "text/html": f'{hidden}<div class="{mark}-still">{found["text/html"]}</div>'}
+
+
+def _kinds(picture: Any) -> dict[str, str]:
+    """What a notebook shows of an object, by kinds of output; always with HTML."""
+    found = {"text/plain": repr(picture)}
+    for kind, name in (("image/svg+xml", "_repr_svg_"), ("text/html", "_repr_html_")):
+        if hasattr(picture, name):
+            found[kind] = str(getattr(picture, name)())
+    found.setdefault("text/html", found.get("image/svg+xml") or f"<pre>{escape(found['text/plain'])}</pre>")
+    return found
 
 
 def _parameters(function: Callable[..., Any], controls: dict[str, Any]) -> dict[str, inspect.Parameter]:

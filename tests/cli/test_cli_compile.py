@@ -141,3 +141,13 @@ def test_without_a_compiler_it_is_said_once_and_ends_with_2(
     result = invoke("compile", str(kernel), "-t", "sm_90a,sm_100a", "-D", "NEVER_BEFORE")
     assert_refused(result, "pip install it")
     assert result.stderr.count("NVRTC is not usable here") == 1
+
+
+@pytest.mark.parametrize("command", ["compile", "check"])
+def test_errors_name_the_file_that_was_given(invoke: Invoke, tmp_path: Path, command: str) -> None:
+    wrong = tmp_path / "a.cu"
+    wrong.write_text("__global__ void k() {\n    nothing;\n}\n", encoding="utf-8")
+    result = invoke(command, str(wrong))
+    assert result.exit_code == (1 if command == "compile" else 2)
+    assert f"{wrong}(2): error:" in "".join(result.stderr.split("\n"))
+    assert "kernel.cu" not in result.stderr

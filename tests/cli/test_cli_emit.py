@@ -308,3 +308,13 @@ def test_words_that_no_candidate_has_are_named() -> None:
     assert found is not None
     with pytest.raises(EmissionError, match="none of tensor_load, tensor_store takes --nothing"):
         found.make({"nothing": "here"})
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("rank=2", "write --rank 2"), ("multicast=true", "write --multicast"), ("cta_group=1", "--cta-group 1")],
+)
+def test_a_word_that_is_assigned_is_told_as_an_option(word: str, hint: str, invoke: Invoke) -> None:
+    result = invoke("emit", "tensor_load", word)
+    assert result.exit_code == 2
+    assert result.stderr.rstrip().endswith(hint)

@@ -266,3 +266,11 @@ def test_options_without_the_kind_before_them_are_told_the_kinds(invoke, argumen
     assert result.exit_code == 2
     words = " ".join(result.stderr.split())
     assert f"missing the kind of tensor map{place}: im2col, im2col-wide, tiled; `cupytma encode tiled --help`" in words
+
+
+@pytest.mark.parametrize("command", [("encode", "tiled"), ("simulate",)])
+def test_who_takes_output_for_a_file_is_told_how_to_write_one(invoke, command):
+    result = invoke(*command, "-o", "map.bin")
+    assert result.exit_code == 2
+    assert "'map.bin' is no form" in " ".join(result.stderr.split())
+    assert "> FILE" in result.stderr

@@ -113,7 +113,7 @@ def test_every_violation_is_listed(invoke):
 @pytest.mark.parametrize(
     ("option", "value", "word"),
     [
-        ("--pixel-box-lower-corner", "-1", "pixel_box_lower_corner has 1 entries"),
+        ("--pixel-box-lower-corner", "-1", "pixel_box_lower_corner has 1 entry"),
         ("--pixel-box-lower-corner", "1,", "no integer"),
         ("--channels-per-pixel", "many", "no integer"),
         ("--pixels-per-column", str(2**64), "does not fit 64 bits"),

@@ -43,7 +43,7 @@ def assert_refused(result, *words):
         ("{", "0 numbers"),
         ("{}", "0 numbers"),
         ('{"a": 1}', 'neither "bytes" nor "words"'),
-        ('{"bytes": 7}', "1 hex digits"),
+        ('{"bytes": 7}', "1 hex digit"),
         ('{"words": "7"}', '"words" is a list'),
         ('{"words": [1, 2]}', "2 numbers"),
         ('{"words": [1.5, null, {}, [], true, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}', "no integer"),

@@ -152,7 +152,7 @@ def test_any_128_bytes(invoke: Invoke, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--at", "0"), "1 coordinates for a tensor map of rank 2"),
+        (("--at", "0"), "1 coordinate for a tensor map of rank 2"),
         (("--at", "0,0,0"), "3 coordinates"),
         (("--at", f"{2**31},0"), "32-bit signed"),
         (("--at", f"{2**70},0"), "does not fit 64 bits"),

@@ -168,7 +168,7 @@ def test_svg_is_of_the_last_box_or_the_one_asked_for(invoke: Invoke, tmp_path: P
         (("--data-type", "UINT8", "--global-dim", "", "--box-dim", ""), "rank 0"),
         (("--data-type", "99", "--global-dim", "16", "--box-dim", "16"), "broken rule"),
         ((*RAGGED, "--at", "1,0"), "illegal instruction"),
-        ((*RAGGED, "--at", "0"), "1 coordinates for a tensor map of rank 2"),
+        ((*RAGGED, "--at", "0"), "1 coordinate for a tensor map of rank 2"),
         ((*RAGGED, "--at", f"0,{2**31}"), "32-bit"),
         ((*RAGGED, "--picture", "/"), "cannot write"),
         (("missing.bin",), "there is no file 'missing.bin'"),

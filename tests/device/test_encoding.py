@@ -231,7 +231,7 @@ ADDRESSES, EXTENTS, STRIDES = [16, 32], [[64, 9, 2]] * 2, [[128, 4096]] * 2
         ((TEMPLATE, ADDRESSES, EXTENTS, STRIDES), {"cta_group": None}, "cta_group = None"),
         ((bytes(128), ADDRESSES, EXTENTS, STRIDES), {}, "the template is a bytes"),
         ((TEMPLATE, ADDRESSES, [[64, 9]] * 2, STRIDES), {}, "extents has 2 entries .*, and the template has rank 3"),
-        ((TEMPLATE, ADDRESSES, EXTENTS, [[128]] * 2), {}, "strides has 1 entries for each map; rank 3"),
+        ((TEMPLATE, ADDRESSES, EXTENTS, [[128]] * 2), {}, "strides has 1 entry for each map; rank 3"),
         ((TEMPLATE, ADDRESSES, EXTENTS), {}, "strides is missing: rank 3 has 2"),
         ((TEMPLATE, None, EXTENTS, STRIDES), {}, "addresses = None"),
         ((TEMPLATE, [16.5, 2], EXTENTS, STRIDES), {}, "addresses = .*whole numbers"),

@@ -190,7 +190,7 @@ THIRD = Array.of(np.zeros((4, 16), np.uint8))
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([DEVICE], []), "1 sources and 0 destinations"),
+        (([DEVICE], []), "1 source and 0 destinations"),
         ((DEVICE, [OTHER]), "sources is a Array; a list of arrays is needed"),
         ((None, [OTHER]), "sources is a NoneType"),
         (([None], [OTHER]), r"sources\[0\]: .*no array"),
@@ -293,7 +293,7 @@ def test_lists_of_the_caller_are_returned_as_they_are_and_not_kept(cuda: Emulate
     assert [array.host[0] for array in destinations] == [3, 1]
     with pytest.raises(CupytmaError, match="overlap"):
         grouped_copy(destinations, destinations[::-1])
-    with pytest.raises(CupytmaError, match="2 sources and 1 destinations"):
+    with pytest.raises(CupytmaError, match="2 sources and 1 destination"):
         grouped_copy(sources, destinations[:1])
 
 

@@ -105,12 +105,12 @@ MATRIX = Array.of(np.zeros((4, 16), np.uint8))
     [
         (([MATRIX], [Array.of(np.zeros((4, 16), np.uint8))]), {}, r"of \(4, 16\) goes to a destination of \(16, 4\)"),
         (([MATRIX], [Array.of(np.zeros((16, 4), np.int8))]), {}, "are of uint8 and int8"),
-        (([Array.of(np.zeros(4))],), {}, "has 1 dimensions; matrices"),
+        (([Array.of(np.zeros(4))],), {}, "has 1 dimension; matrices"),
         (([Array.of(np.zeros((4, 16), "V12"))], [Array.of(np.zeros((16, 4), "V12"))]), {}, "elements of 12 B"),
         (([MATRIX], [Array.of(np.zeros((16, 4), np.uint8))]), {"shapes": [(5, 1)]}, r"shapes\[0\] = \(5, 1\)"),
         (([MATRIX], [Array.of(np.zeros((16, 4), np.uint8))]), {"shapes": Array.of(np.zeros((2, 2), int))}, "is needed"),
         (([MATRIX], [MATRIX.T]), {}, "source and destination overlap|every element"),
-        (([MATRIX], []), {}, "1 sources and 0 destinations"),
+        (([MATRIX], []), {}, "1 source and 0 destinations"),
     ],
 )
 def test_what_cannot_be_transposed_is_refused_before_anything_is_launched(

@@ -111,7 +111,7 @@ RAGGED, PADDED = Array.of(np.zeros((8, 4), np.float32)), Array.of(np.zeros((2, 5
     [
         ((RAGGED, [0, 4, 8], Array.of(np.zeros((2, 5, 3), np.float32))), {}, "the same trailing extents"),
         ((RAGGED, [0, 4, 8], Array.of(np.zeros((2, 5, 4), np.float64))), {}, "types differ"),
-        ((RAGGED, [0, 8], PADDED), {}, "offsets are of 1 sequences, and padded has 2"),
+        ((RAGGED, [0, 8], PADDED), {}, "offsets are of 1 sequence, and padded has 2"),
         ((RAGGED, [0, 4, 9], PADDED), {}, r"offsets\[1\] = 4 and offsets\[2\] = 9 are not in order within 0 and 8"),
         ((RAGGED, [0, 6, 8], PADDED), {}, "sequence 0 has 6 rows, and padded has 5"),
         ((RAGGED, [0.5, 4, 8], PADDED), {}, "whole numbers"),

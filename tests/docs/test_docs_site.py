@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import subprocess
 import sys
 import time
@@ -89,6 +90,18 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         text = path.read_text(encoding="utf-8")
         for start in ('<script src="http', '<link rel="stylesheet" href="http', '<img src="http', "fonts.googleapis"):
             assert start not in text, path
+
+
+def test_pictures_stand_in_their_pages_and_not_in_the_search(site: Path) -> None:
+    drawn = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "images").glob("*.svg")}
+    everything = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
+    assert not re.search(r"<img[^>]*\.svg", everything)
+    for name, svg in drawn.items():
+        shapes = svg.partition(">")[2].strip()
+        assert shapes in everything, name
+    assert 'aria-label="The 128B swizzle: each chunk' in everything
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    assert "nothing, all bits 0" not in index
 
 
 def test_every_topic_has_its_place(pages: dict[str, Page]) -> None:

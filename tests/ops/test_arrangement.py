@@ -124,7 +124,7 @@ def test_impossible_widths_are_refused(given: object) -> None:
 
 
 def test_impossible_shifts_are_refused() -> None:
-    refused = (1, 3, "axis = "), (1.5, 0, "shift = "), ((1, 2), 0, "2 entries for 1 axes"), (1, "a", "axis")
+    refused = (1, 3, "axis = "), (1.5, 0, "shift = "), ((1, 2), 0, "2 entries for 1 axis"), (1, "a", "axis")
     for shift, axis, message in refused:
         with pytest.raises(ArrayError, match=message):
             shifts_of(shift, axis, (4, 5))

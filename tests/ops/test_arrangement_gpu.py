@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: tma.pad(x, -1), "pad_width"), (lambda: tma.pad(x, 1, 300), "value = "),
         (lambda: tma.pad(x, 1, out=x), "out has shape"), (lambda: tma.flip(x, 2), "axis = "),
         (lambda: tma.flip(x, 0, x), "overlaps"), (lambda: tma.roll(x, 1, 0, x), "overlaps"),
-        (lambda: tma.roll(x.T, 1), "C-contiguous"), (lambda: tma.roll(x, (1, 2), 0), "2 entries for 1 axes"),
+        (lambda: tma.roll(x.T, 1), "C-contiguous"), (lambda: tma.roll(x, (1, 2), 0), "2 entries for 1 axis"),
         (lambda: tma.flip(x, 0, cupy.zeros((4, 8), cupy.int8)), "types differ"),
     ):  # fmt: skip
         with pytest.raises(ArrayError, match=message):

@@ -132,7 +132,7 @@ def test_memory_that_an_array_has_lost_is_missed_whatever_was_launched_before(cu
     for name, lost in arrays.items():
         place, lost.data.ptr = lost.data.ptr, 0
         for _ in range(3):
-            with pytest.raises(ArrayError, match=f"{name} has .* elements at a null address"):
+            with pytest.raises(ArrayError, match=f"{name} has .* elements? at a null address"):
                 tma.matmul(**arrays)
         lost.data.ptr = place
     tma.matmul(**arrays)

@@ -341,7 +341,7 @@ def test_results_may_differ_as_sums_in_another_order_do_and_no_more(result: str)
     for place, value in (((0, 0), 9.0), ((0, 0), np.nan), ((3, 4), 1.0), ((5, 6), -np.inf), ((7, 8), 0.0)):
         found = first.copy()
         found[place] = value
-        assert compared(found).startswith("1 elements differ from the first"), (place, value)
+        assert compared(found).startswith("1 element differs from the first"), (place, value)
     assert difference(found[:, ::2].view(bits), found[:, ::2].view(bits), result, 0) == ""
 
 
@@ -386,7 +386,7 @@ def test_tuning_keeps_the_fastest_that_is_right_and_changes_no_array(
     assert found.rows[0].seconds == pytest.approx(1e-5)
     assert found.measured == Measured(H100, found.rows[0].seconds, cold if cold is not None else m <= 128)
     assert [one.configuration for one in found.left_out] == [ways[3]]
-    assert "elements differ" in found.left_out[0].reason
+    assert "element differs" in found.left_out[0].reason
     assert {row.configuration for row in found.rows} == set(ways) - {ways[3]}
     assert found.folder == str(folder)
     assert gpu.built == ["sm_90a"] * len(ways)

@@ -184,7 +184,7 @@ def test_the_verifier_takes_llvms_pointer_to_the_cluster_where_it_may_point_ther
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_verifier_counts_coordinates(count: int) -> None:
     coordinates = ["i32"] * count
-    message = f"{count} coordinates were given for rank 2"
+    message = f"{count} coordinate{'s' * (count != 1)} given for rank 2"
     load = ptx.tensor_load(rank=2, cache_hint=True)
     shared = "ptr addrspace(3)"
     assert ptx.verify(load, [shared, "ptr", *coordinates, shared, "i64"]) == (message,)
@@ -192,7 +192,7 @@ def test_the_verifier_counts_coordinates(count: int) -> None:
     assert ptx.verify(ptx.tensor_prefetch(rank=2), ["ptr", *coordinates]) == (message,)
     gather = ptx.tensor_load(rank=2, mode="tile::gather4")
     assert ptx.verify(gather, [shared, "ptr", *["i32"] * 4, shared]) == (
-        "4 coordinates were given for tile::gather4, which takes 5",
+        "4 coordinates given for tile::gather4, which takes 5",
     )
     assert "i64" in ptx.verify(ptx.tensor_store(rank=2), ["ptr", "i32", "i64", shared])[0]
 
@@ -205,7 +205,7 @@ STORE = "global.shared::cta"
     [
         (
             f"cp.async.bulk.tensor.2d.{STORE}.tile.bulk_group [%t, {{%a}}], [%s];",
-            ("1 coordinates were given for rank 2",),
+            ("1 coordinate given for rank 2",),
         ),
         (
             f"cp.async.bulk.tensor.6d.{STORE}.tile.bulk_group [%t, {{%a, %b, %c, %d, %e, %f}}], [%s];",
@@ -221,7 +221,7 @@ STORE = "global.shared::cta"
         ),
         (
             f"cp.reduce.async.bulk.tensor.2d.{STORE}.mul.tile.bulk_group [%t, {{%a}}], [%s];",
-            ("1 coordinates were given for rank 2", "redop 'mul' is none of add, min, max, inc, dec, and, or, xor"),
+            ("1 coordinate given for rank 2", "redop 'mul' is none of add, min, max, inc, dec, and, or, xor"),
         ),
     ],
 )

@@ -450,7 +450,7 @@ def test_the_command_shows_and_clears(folder: Path) -> None:
     assert re.search(r"entries\s+1\n", shown)
     assert "1 GiB" in shown
     assert json.loads(run("info", "--json"))["entries"] == 1
-    assert run("clear").startswith("removed 1 entries")
+    assert run("clear").startswith("removed 1 entry")
     assert json.loads(run("clear", "--json"))["removed"] == 0
 
 

@@ -247,10 +247,10 @@ def failing(x: int, y: int, z: int) -> Any:
     [
         (failing, "argument 0 of kernel load fail at block .*KeyError: 'mine'"),
         (lambda x, y, z: 5, "fail at block .*TypeError"),
-        (lambda x, y, z: (0,), r"at block \(0, 0, 0\): 1 coordinates for a tensor map of rank 2"),
+        (lambda x, y, z: (0,), r"at block \(0, 0, 0\): 1 coordinate for a tensor map of rank 2"),
         (lambda x, y, z: (0, 2**40), "does not fit the instruction's 32-bit"),
         (lambda x, y, z: (0, None), "must be an integer"),
-        (lambda x, y, z: "ab", "1 coordinates for a tensor map of rank 2"),
+        (lambda x, y, z: "ab", "1 coordinate for a tensor map of rank 2"),
     ],
 )
 def test_a_declaration_that_fails_is_told_and_is_no_certain_cause(function: Any, pattern: str) -> None:
@@ -348,7 +348,7 @@ def test_the_report_names_the_meaning_the_causes_the_launches_and_the_way_on() -
         "declare_coordinates", "CUDA_LAUNCH_BLOCKING=1",
     ):  # fmt: skip
         assert words in text
-    assert "<FaultReport CUDA_ERROR_ILLEGAL_INSTRUCTION; 1 launches known; likeliest cause: none>" in repr(
+    assert "<FaultReport CUDA_ERROR_ILLEGAL_INSTRUCTION; 1 launch known; likeliest cause: none>" in repr(
         explain_fault(715, launches=[load()])
     )
 

@@ -245,7 +245,7 @@ def test_writes_of_the_wrong_length_are_refused(cuda: FakeCuda) -> None:
     buffer = DescriptorBuffer(3, target="sm_90a")
     with pytest.raises(SlotError, match="2 maps from slot 2 on; the buffer has 3 slots"):
         buffer.write(MAPS[:2], 2)
-    with pytest.raises(DescriptorError, match="1 maps for 2 slots"):
+    with pytest.raises(DescriptorError, match="1 map for 2 slots"):
         buffer[0:2] = MAPS[:1]
     with pytest.raises(SlotError, match="step 1"):
         buffer[::2] = MAPS[:2]

@@ -108,7 +108,7 @@ WRONG_OPERANDS: dict[str, tuple[Any, str]] = {
         lambda t, tile, full, **_: t.tensor_load(tile, MAP, (0, 0.5), full), "coords[1] is 0.5",
     ),
     "too few coordinates": (
-        lambda t, tile, full, **_: t.tensor_load(tile, MAP, (0,), full), "1 coordinates for a tensor map of rank 2",
+        lambda t, tile, full, **_: t.tensor_load(tile, MAP, (0,), full), "1 coordinate for a tensor map of rank 2",
     ),
     "store from another block": (
         lambda t, tile, **_: t.tensor_store(MAP, (0, 0), tile.mapa(1)), "executing block's own shared memory",

@@ -195,7 +195,7 @@ def test_a_halo_follows_the_pixels_of_one_image_and_is_refused_where_the_documen
         ((0, 10, 0, 0), (), sim.IllegalInstruction, "start pixel 10 in W lies to the right of the bounding box"),
         ((1, 0, 0, 0), (), sim.IllegalInstruction, "coordinate 1 of dimension 0"),
         ((0, 0, 0, 0), None, sim.SimulationError, "offsets is None; it must be a sequence of integers"),
-        ((0, 0, 0, 0), (1,), sim.SimulationError, "1 offsets for im2col::w; give two"),
+        ((0, 0, 0, 0), (1,), sim.SimulationError, "1 offset for im2col::w; give two"),
         ((0, 0, 0, 0), (512, 0), sim.SimulationError, "the halo of im2col::w is 512 pixels; it must be 0 to 511"),
         ((0, 0, 0, 0), (0, 32), sim.SimulationError, "the offset in W of im2col::w is 32 pixels; it must be 0 to 31"),
     ],

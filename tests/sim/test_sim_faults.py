@@ -204,7 +204,7 @@ def test_a_map_that_no_encoder_makes_is_refused_with_the_rule() -> None:
 @pytest.mark.parametrize(
     ("coords", "pattern"),
     [
-        ((0,), "1 coordinates for a tensor map of rank 2"),
+        ((0,), "1 coordinate for a tensor map of rank 2"),
         (5, "coords is 5; it must be a sequence"),
         ((0.0, 0), "coordinate of dimension 0 is 0.0; it must be an integer"),
         ((0, 2**31), "coordinate 2147483648 of dimension 1 does not fit"),
@@ -224,7 +224,7 @@ def test_offsets_belong_to_im2col_loads() -> None:
     ("array", "pattern"),
     [
         (b"bytes", "is a bytes; it must be a numpy array"),
-        (np.zeros(4096, np.float32), "dtype float32 and 1 dimensions.*view"),
+        (np.zeros(4096, np.float32), "dtype float32 and 1 dimension.*view"),
         (np.zeros((64, 64), np.uint8), "2 dimensions"),
         (np.zeros(8192, np.uint8)[::2], "not contiguous: its bytes are 2 apart"),
     ],

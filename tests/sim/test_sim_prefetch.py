@@ -43,7 +43,7 @@ def test_a_prefetch_of_every_recorded_load_does_what_the_load_does_to_global_mem
     [
         (sim.IllegalInstruction, "coordinate 4 of dimension 0", {"coords": (4, 0)}),
         (sim.OutOfWindow, "touches global bytes", {"base": BASE + 16}),
-        (sim.SimulationError, "1 coordinates for a tensor map of rank 2", {"coords": (0,)}),
+        (sim.SimulationError, "1 coordinate for a tensor map of rank 2", {"coords": (0,)}),
         (sim.SimulationError, "for a tiled tensor map", {"offsets": (0,)}),
         (ArrayError, "memory has dtype float32", {"memory": np.zeros(512, np.float32)}),
         (sim.SimulationError, "tensor_map is a bytes", {"tensor_map": bytes(MATRIX)}),

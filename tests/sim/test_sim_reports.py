@@ -68,7 +68,7 @@ def test_the_reported_grid_dies_in_its_last_block_alone() -> None:
         ((2, 0), lambda x, y, z: (0, 0), r"grid is \(2, 0\); it must be one to three extents of 1 or above"),
         ((1, 1, 1, 1), lambda x, y, z: (0, 0), "one to three extents"),
         (2.5, lambda x, y, z: (0, 0), "an extent of the grid is 2.5; it must be an integer"),
-        (3, lambda x, y, z: (0,) * (2 - x // 2), r"block \(2, 0, 0\): 1 coordinates for a tensor map of rank 2"),
+        (3, lambda x, y, z: (0,) * (2 - x // 2), r"block \(2, 0, 0\): 1 coordinate for a tensor map of rank 2"),
         (3, lambda x, y, z: (0, "top"), r"block \(0, 0, 0\): the coordinate of dimension 1 is 'top'"),
     ],
 )

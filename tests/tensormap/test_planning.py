@@ -343,7 +343,7 @@ def test_origins_that_loads_cannot_start_from_are_refused() -> None:
         plan_boxes(array, (8, 64)).at((4, 0))
     with pytest.raises(DescriptorError, match=r"origin\[0\] = 32 is 32 mod 64"):
         plan_boxes(array, (8, 128), swizzle="128B", higher_rank=True).at((32, 0))
-    with pytest.raises(DescriptorError, match="origin has 1 entries"):
+    with pytest.raises(DescriptorError, match="origin has 1 entry"):
         plan_boxes(array, (8, 64)).at((0,))
 
 

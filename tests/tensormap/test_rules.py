@@ -157,7 +157,7 @@ def test_folklore_is_accepted() -> None:
         ({"global_dim": 5}, "global_dim = 5"),
         ({"global_address": "0x10"}, "global_address"),
         ({"global_strides": (1, 2)}, "global_strides has 2 entries"),
-        ({"box_dim": (64,), "element_strides": (1, 1, 1)}, "box_dim has 1 entries.*element_strides has 3"),
+        ({"box_dim": (64,), "element_strides": (1, 1, 1)}, "box_dim has 1 entry.*element_strides has 3"),
         ({"oob_fill": True}, "OobFill"),
     ],
 )

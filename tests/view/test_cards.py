@@ -5,10 +5,11 @@ from __future__ import annotations
 from html import unescape
 
 import numpy as np
+import pytest
 from test_card import read
 
 import cupytma as tma
-from cupytma import sim
+from cupytma import check, ptx, sim
 from cupytma.sim import examples
 
 
@@ -69,3 +70,36 @@ def test_a_plan_is_shown_with_its_loads():
         assert f"<td>{load.shared_offset}</td><td>{load.bytes}</td>" in html
     many = tma.plan_boxes(np.zeros((64, 8192), np.uint8), (16, 8192))
     assert ("32 of" in _text(many._repr_html_())) == (len(many.loads) > 32)
+
+
+@pytest.mark.parametrize("form", [ptx.catalogue()[0], ptx.catalogue()[-1], ptx.bulk_commit_group(), ptx.mapa()])
+def test_an_instruction_is_shown_with_all_that_explain_says(form):
+    text = _text(form._repr_html_()).split()
+    said = ptx.explain(form).replace("Completed by", "").replace("; exists on", "").replace("Needs", "")
+    words = {word.strip("().;:,%") for word in said.split()}
+    assert words - {word.strip("().;:,%") for word in text} <= {"Source", "constant", ""}
+    assert " ".join(form.function().split()) in " ".join(text)
+
+
+def test_a_recipe_is_shown_step_by_step():
+    for recipe in ptx.RECIPES.values():
+        html = unescape(recipe._repr_html_())
+        assert recipe.summary in html
+        for number, step in enumerate(recipe.steps, 1):
+            first = step.instruction.text if step.instruction else ""
+            assert f"<td>{number}</td><td>{step.who}</td><td>{first}</td>" in html
+
+
+def test_what_is_printed_in_lines_is_shown_in_them():
+    m = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(64, 64), box_dim=(32, 32), swizzle="128B").encode()
+    report = examples.prefetch_pipeline().without("wait for the load").run(schedules=3)
+    shown = [
+        m.slots()[4], sim.bank_conflicts(m, "column"), *sim.grid_faults(m, lambda x, y, z: (x, 0), 2),
+        check.Finding("a-rule", "error", "a <message>", "a fix", "kernel", "a.cu", 3, 1, 40),
+        *tma.Tiled(data_type="FLOAT32", global_address=8, global_dim=(8, 8), box_dim=(4, 4)).violations(),
+        *report.findings[:1],
+    ]  # fmt: skip
+    assert len(shown) == 6
+    for thing in shown[:-1]:
+        assert _text(thing._repr_html_()).split() == str(thing).split()
+    assert report.findings[0].fix in _text(report.findings[0]._repr_html_())

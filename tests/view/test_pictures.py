@@ -150,6 +150,38 @@ def test_colours_are_those_of_the_page_or_told_apart_by_the_colour_blind():
     assert ".cupytma-picture text{fill:currentColor}" in svg
 
 
+# Of documents: white and GitHub's; of pages: Material's slate and JupyterLab's; each with the text that stands on it.
+GROUNDS = {"#ffffff": "#1f2328", "#0d1117": "#e6e6e6", "#1e2129": "#e6e6e6", "#111111": "#ffffff"}
+
+
+def contrast(one, other):
+    """Of two colours, by WCAG 2."""
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (*one, *other)]
+    high, low = sorted((np.dot((0.2126, 0.7152, 0.0722), parts[i : i + 3]) for i in (0, 3)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def channels(colour):
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+@pytest.mark.parametrize(("ground", "ink"), GROUNDS.items())
+def test_text_is_read_on_every_tint_and_ground(ground, ink):
+    svg = view.tile(MATRIX).svg
+    ground, ink = channels(ground), channels(ink)
+    alpha = float(re.search(r"\.tint\{fill-opacity:([\d.]+)", svg)[1])
+    faint = float(re.search(r"\.faint\{opacity:([\d.]+)", svg)[1])
+    for colour in re.findall(r"\.c\d\{fill:(#\w+)", svg):
+        assert contrast(ink, alpha * channels(colour) + (1 - alpha) * ground) >= 4.5, colour
+    assert contrast(faint * ink + (1 - faint) * ground, ground) >= 4.5
+
+
+def test_a_document_has_a_ground_of_its_own_in_each_scheme():
+    svg = view.tile(MATRIX).svg
+    grounds = dict(re.findall(r"svg:root\{background:(#\w+);color:(#\w+)\}", svg))
+    assert grounds == {"#fff": "#1f2328", "#0d1117": "#e6e6e6"}
+
+
 def test_a_picture_is_saved_and_shown(tmp_path):
     picture = view.swizzle("64B")
     picture.save(tmp_path / "swizzle.svg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -87,6 +88,18 @@ def test_a_plot_is_one_small_svg_with_text_that_is_text_the_same_every_time(matp
     make().save(tmp_path / "plot.png")
     assert svg in (tmp_path / "plot.svg").read_text(encoding="utf-8")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("make", [lambda: view.roofline(POINTS), lambda: view.pipeline_curve(CURVE, tile_bytes=8192)])
+def test_what_is_no_datum_has_the_pages_colours(matplotlib, make):
+    from cupytma.view.drawing import COLOURS, GROUND
+
+    svg = make()._repr_svg_()
+    assert svg.count(GROUND) == 1
+    root = ElementTree.fromstring(svg.replace(GROUND, ""))
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert all("fill: currentColor" in part.get("style") for part in (list(text) or [text]))
+    assert set(re.findall(r"#[0-9a-f]{6}\b", svg.replace(GROUND, ""))) <= set(COLOURS)
 
 
 def test_drawing_leaves_the_users_settings_alone(matplotlib):

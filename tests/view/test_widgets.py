@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +15,7 @@ from cupytma import view
 from cupytma.errors import PictureError
 from cupytma.view.widgets import STATIC, Unpictured
 
+ROOT = Path(__file__).resolve().parents[2]
 MATRIX = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(16, 8), box_dim=(8, 4))
 
 
@@ -61,7 +65,7 @@ def test_in_a_notebook_there_is_a_widget_for_each_control(notebook):
         return tile_at(x)
 
     shown = view.explore(function, x=(-8, 16, 4), s=["128B", "64B"], flag=True, part=(0.0, 1.0), kept=MATRIX)
-    slider, choice, box, part = (w for w in shown.children if not isinstance(w, notebook.Output))
+    slider, choice, box, part = (w for w in shown.children if not isinstance(w, notebook.HTML))
     assert (type(slider), slider.min, slider.max, slider.step, slider.value) == (notebook.IntSlider, -8, 16, 4, 4)
     assert (type(choice), choice.value) == (notebook.Dropdown, "64B")
     assert choice.options == (("128B", "128B"), ("64B", "64B"))
@@ -69,20 +73,60 @@ def test_in_a_notebook_there_is_a_widget_for_each_control(notebook):
     assert (type(part), part.min, part.max, part.value) == (notebook.FloatSlider, 0.0, 1.0, 0.5)
     shown.update()
     assert given == {"x": 4, "s": "64B", "flag": True, "part": 0.5, "kept": MATRIX}
-    assert shown.result.svg == tile_at(4).svg
+    assert shown.result.svg == shown.children[-1].value == tile_at(4).svg
     slider.value = 8
-    shown.update()
-    assert shown.result.svg == tile_at(8).svg
+    assert shown.result.svg == shown.children[-1].value == tile_at(8).svg
 
 
-def test_a_widget_is_stored_with_the_picture_that_it_starts_with(notebook):
-    from IPython.core.formatters import DisplayFormatter
+def stored(widget):
+    """What a cell that ends with a widget stores, output by output."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
 
-    data, _ = DisplayFormatter().format(view.explore(tile_at, x=(-8, 16, 4)))
-    assert data["image/svg+xml"] == tile_at(4).svg
-    assert "application/vnd.jupyter.widget-view+json" in data
-    data, _ = DisplayFormatter().format(view.explore(lambda x: tile_at(x), x=[3, 4]))
-    assert "16 bytes" in data["text/html"]
+    InteractiveShell.instance()
+    with capture_output() as captured:
+        assert widget._ipython_display_() is None
+    return [output.data for output in captured.outputs]
+
+
+def test_a_widget_is_followed_by_the_picture_that_it_starts_with(notebook):
+    shown = view.explore(tile_at, x=(-8, 16, 4))
+    widget, still = stored(shown)
+    assert widget["application/vnd.jupyter.widget-view+json"]["model_id"] == shown.model_id
+    assert still["image/svg+xml"] == tile_at(4).svg
+    assert tile_at(4).svg in still["text/html"]
+    (_, still) = stored(view.explore(lambda x: tile_at(x), x=[3, 4]))
+    assert "16 bytes" in still["text/html"]
+    (_, still) = stored(view.explore(lambda x: [x, "<&>"], x=[3, 4]))
+    assert "<pre>[3, &#x27;&lt;&amp;&gt;&#x27;]</pre>" in still["text/html"]
+
+
+def test_the_picture_that_follows_is_hidden_where_the_widget_is_seen(notebook):
+    shown = view.explore(tile_at, x=(-8, 16, 4))
+    _, still = stored(shown)
+    (mark,) = (name for name in shown._dom_classes if name.startswith("cupytma-"))
+    assert f"body:has(.{mark}) .{mark}-still{{display:none}}" in still["text/html"]
+    assert f'<div class="{mark}-still">' in still["text/html"]
+    assert f'class="{mark}"' not in still["text/html"]
+    assert mark not in stored(view.explore(tile_at, x=(-8, 16, 4)))[1]["text/html"]  # each widget has its own
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_a_notebook_with_sliders_has_its_picture_where_there_is_no_widget_manager(state):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    nbconvert = pytest.importorskip("nbconvert")
+    book = nbformat.v4.new_notebook()
+    book.cells = [nbformat.v4.new_code_cell(
+        "from cupytma import view\nview.explore(view.swizzle, swizzle=['64B', '32B'])"
+    )]  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != STATIC}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    nbclient.NotebookClient(book, kernel_name="python3", store_widget_state=state).execute(env=environment)
+    assert ("widgets" in book.metadata) == state
+    page, _ = nbconvert.HTMLExporter().from_notebook_node(book)
+    body = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert "Swizzle 64B: 8 rows of 64 bytes</title>" in body
 
 
 def test_in_a_notebook_a_choice_without_a_picture_says_why(notebook):

@@ -14,6 +14,7 @@ from typing import Any
 from cupytma.errors import ArrayError
 from cupytma.sim.faults import OutOfWindow, SharedOverrun
 from cupytma.sim.model.operands import operation, same_rank, vector
+from cupytma.words import counted
 
 
 def tma(
@@ -131,8 +132,8 @@ def _check_room(
     """Refuse memories of too few entries, before anything moves."""
     if prod(ts) > shared:
         raise SharedOverrun(
-            f"the tile has {' x '.join(map(str, ts))} = {prod(ts)} slots and sa has {shared} entries; make the box "
-            "smaller or sa larger"
+            f"the tile has {' x '.join(map(str, ts))} = {counted(prod(ts), 'slot')} and sa has "
+            f"{counted(shared, 'entry')}; make the box smaller or sa larger"
         )
     address = 0
     for start, slots, extent, stride, step in zip(x, ts, gs, gr, er, strict=True):
@@ -142,8 +143,8 @@ def _check_room(
         address += last * stride
     if address >= memory:
         raise OutOfWindow(
-            f"the tile's last element inside the tensor is ga[{address}] and ga has {memory} entries; give the whole "
-            "tensor, or smaller gs or gr"
+            f"the tile's last element inside the tensor is ga[{address}] and ga has {counted(memory, 'entry')}; give "
+            "the whole tensor, or smaller gs or gr"
         )
 
 
@@ -154,7 +155,9 @@ def _check_memory(sa: Any, ga: Any, op: str) -> None:
         if unsuited or not hasattr(memory, "__getitem__") or not hasattr(memory, "__len__"):
             raise ArrayError(f"{name} is a {type(memory).__name__}; it must be a list or a one-dimensional array")
         if getattr(memory, "ndim", 1) != 1:
-            raise ArrayError(f"{name} has {memory.ndim} dimensions; give it as one, for example `{name}.reshape(-1)`")
+            raise ArrayError(
+                f"{name} has {counted(memory.ndim, 'dimension')}; give it as one, for example `{name}.reshape(-1)`"
+            )
         if written and not _writable(memory):
             raise ArrayError(f"{name} is a read-only {type(memory).__name__} and the {op} changes it; pass a copy")
     shared_type, memory_type = getattr(sa, "dtype", None), getattr(ga, "dtype", None)

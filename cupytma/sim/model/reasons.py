@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cupytma.tensormap.tiling import MAX_BOX
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.sim.model.tiling import Correctness, Dimension
@@ -42,17 +43,16 @@ def _about(d: Dimension, op: str) -> Iterator[str]:
         yield (
             f"element stride {d.element_stride} does not divide box {d.box}: tiles of {d.tile} reach over {d.reach} "
             f"positions, {d.reach - d.box} past their box, and the box is shorter than the extent {d.extent}; holes "
-            f"inside the tensor: {d.unfilled_holes} of {d.slots} slots, each {fate}"
+            f"inside the tensor: {d.unfilled_holes} of {counted(d.slots, 'slot')}, each {fate}"
         )
     outside = d.slots - d.inside
     if outside:
         fate = "each holds the fill" if op == "load" else "not written"
         if d.overwritten:
             fate += f" but for the {d.overwritten} that complete the last 16 bytes of a row"
-        boxes = "1 box" if d.boxes == 1 else f"{d.boxes} boxes"
         yield (
-            f"{boxes} of {d.box} over the extent {d.extent}; holes outside the tensor: {outside} of {d.slots} slots, "
-            f"{fate}"
+            f"{counted(d.boxes, 'box')} of {d.box} over the extent {d.extent}; holes outside the tensor: {outside} of "
+            f"{counted(d.slots, 'slot')}, {fate}"
         )
 
 

@@ -31,6 +31,7 @@ from cupytma.sim.program.state import Block, Store
 from cupytma.sim.swizzle import CHUNK, PERIOD
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.tensor_map import TensorMap
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.sim.program.machine import Machine
@@ -313,8 +314,8 @@ def _receivers(
     for rank in ranks:
         if rank >= len(cluster):
             machine.find(
-                "multicast-outside", (operation,), later=str(operation), rank=rank, size=len(cluster),
-                mask=(1 << len(cluster)) - 1,
+                "multicast-outside", (operation,), later=str(operation), rank=rank,
+                blocks=counted(len(cluster), "block"), mask=(1 << len(cluster)) - 1,
             )  # fmt: skip
     return [cluster[rank] for rank in ranks if rank < len(cluster)]
 

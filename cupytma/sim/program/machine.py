@@ -24,6 +24,7 @@ from cupytma.sim.program.report import Place
 from cupytma.sim.program.rules import RULES
 from cupytma.sim.program.state import Block, Store, ThreadState
 from cupytma.sim.program.thread import begin_role
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.sim.program.program import Program, Role
@@ -264,7 +265,7 @@ class Machine:
             return thread.block
         cluster = self.cluster_of(thread.block)
         if rank >= len(cluster):
-            raise ProgramError(f"mapa to rank {rank}, and the cluster has {len(cluster)} blocks")
+            raise ProgramError(f"mapa to rank {rank}, and the cluster has {counted(len(cluster), 'block')}")
         return cluster[rank]
 
     def store_of(self, array: ProgramArray, thread: ThreadState) -> tuple[Store, Block | None]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cupytma.errors import more_line
 from cupytma.sim.program.rules import KINDS, RULES
+from cupytma.words import counted
 
 _WIDTH = 100
 
@@ -78,13 +79,18 @@ class Finding:
         """``"hang"``, ``"race"``, ``"misuse"`` or ``"fault"``."""
         return RULES[self.rule].kind
 
+    def _repr_html_(self) -> str:
+        from cupytma.view.simulation_cards import finding_card
+
+        return finding_card(self)
+
     def __str__(self) -> str:
         lines = (
             f"{self.kind} {self.rule}: {self.message}",
             *(f"  at {place}" for place in self.places),
             *(f"  note: {note}" for note in self.notes),
             f"  fix: {self.fix}",
-            f"  in {self.schedules} schedule{'' if self.schedules == 1 else 's'}, first in {self.schedule}",
+            f"  in {counted(self.schedules, 'schedule')}, first in {self.schedule}",
         )
         return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="    ") for line in lines)
 
@@ -134,7 +140,7 @@ class Report:
     def __str__(self) -> str:
         kinds = [f.kind for f in self.findings]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)
-        head = f"{self.program}: {self.schedules} schedules, {counts or 'clean'}"
+        head = f"{self.program}: {counted(self.schedules, 'schedule')}, {counts or 'clean'}"
         if self.order_dependent:
             head += f"; {', '.join(self.order_dependent)} differ from schedule to schedule"
         more = [more_line(finding.rule for finding in self.findings)] if self.findings else []

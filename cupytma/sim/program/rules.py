@@ -203,8 +203,8 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "multicast-outside", "misuse", "a multicast goes to blocks of the cluster",
-            "{later} multicasts to rank {rank}, and the cluster has {size} blocks",
-            "set no bit of cta_mask beyond the cluster's {size} blocks: at most {mask:#x}",
+            "{later} multicasts to rank {rank}, and the cluster has {blocks}",
+            "set no bit of cta_mask beyond the cluster's {blocks}: at most {mask:#x}",
             "PTX ISA: cp.async.bulk.tensor: .multicast::cluster",
         ),
         Rule(

@@ -16,6 +16,7 @@ from cupytma.sim.program.operation import Operation
 from cupytma.sim.program.report import Finding, Place
 from cupytma.sim.program.schedule import VAIN_POLLS, endless, report_hang
 from cupytma.sim.program.state import ThreadState
+from cupytma.words import counted
 
 if TYPE_CHECKING:
     from cupytma.sim.program.program import Program
@@ -134,8 +135,8 @@ class Trace:
         waited = sum(execution.waited for execution in self.executions)
         end = "" if self.ended else ", not to its end"
         return (
-            f"{self.program}: {self.rounds} rounds{end}; operations {len(self.executions)}, rounds of waiting "
-            f"{waited}, copies {len(self.flights)}, at most {self.most_in_flight} at once"
+            f"{self.program}: {counted(self.rounds, 'round')}{end}; operations {len(self.executions)}, rounds of "
+            f"waiting {waited}, copies {len(self.flights)}, at most {self.most_in_flight} at once"
         )
 
     def _repr_svg_(self) -> str:
