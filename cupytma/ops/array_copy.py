@@ -9,7 +9,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.copy_launches import plan_launches, templates
 from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.prepared import Memory, Prepared
+from cupytma.ops.prepared import Memory, Prepared, Recurring
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.short_way import learn, short_ways
 from cupytma.runtime.device import cupy
@@ -125,10 +125,8 @@ def _move_described(
         _prepared.keep(key, prepared)
     addresses = [description[0] for description in descriptions]
     prepared.launch(handle_on(place), *addresses)
-    if (code := hash(exact)) in _seen:
+    if _addressed.recurs(exact):
         _addressed.keep(exact, (place, prepared.at(*addresses)))
-    else:
-        _seen.keep(code, True)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
@@ -164,9 +162,8 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
 
 
 _prepared: Memory[Prepared] = Memory()
-# Launches by the operation, the arrays' layouts and their addresses, for what was seen with these before.
-_addressed: Memory[tuple[int, tuple[Callable[[int], None], ...]]] = Memory()
-_seen: Memory[bool] = Memory()
+# Launches by the operation, the arrays' layouts and their addresses.
+_addressed: Recurring[tuple[int, tuple[Callable[[int], None], ...]]] = Recurring()
 Prepare = Callable[..., Prepared]
 
 

@@ -86,8 +86,8 @@ def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Let copies, which remember nothing yet, take arrays of a type for CuPy's own."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
     monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY)
-    for name in ("_prepared", "_addressed", "_seen"):
-        monkeypatch.setattr(array_copy, name, prepared.Memory())
+    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+        monkeypatch.setattr(array_copy, name, memory())
 
 
 def loading(cuda: simulated_cuda.SimulatedCuda, kernels):

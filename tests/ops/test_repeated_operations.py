@@ -37,8 +37,8 @@ def made(cuda, operation) -> list[tuple]:
 def made_anew(cuda, monkeypatch: pytest.MonkeyPatch, operation) -> list[tuple]:
     """What an operation launches where nothing is remembered."""
     with monkeypatch.context() as patch:
-        for name in ("_prepared", "_addressed", "_seen"):
-            patch.setattr(array_copy, name, prepared.Memory())
+        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+            patch.setattr(array_copy, name, memory())
         return made(cuda, operation)
 
 

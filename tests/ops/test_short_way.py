@@ -52,8 +52,8 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name in ("_prepared", "_addressed", "_seen"):
-            monkeypatch.setattr(module, name, prepared.Memory())
+        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+            monkeypatch.setattr(module, name, memory())
 
 
 def described(*views: ArrayView | None) -> list[Any]:
