@@ -105,6 +105,11 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     -----
     The preparation is kept for the last calls and found again by the arrays themselves, so that a call with the same
     lists of the same CuPy arrays is one launch.
+
+    A call may be captured in CUDA graphs. What the device works out for it then belongs to that capture alone, and
+    lives as long as the graph and all that is made of it: graphs of the same call may run at the same time, and beside
+    later calls. Replays must come after calls made before the capture, whose preparation it may use, and two
+    executables of one graph must not run at the same time.
     """
     cupy()
     given = listed(sources, "sources")

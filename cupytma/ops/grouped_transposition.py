@@ -84,6 +84,10 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
         Without a GPU that has a Tensor Memory Accelerator.
     ArrayError
         As for `grouped_copy`.
+
+    Notes
+    -----
+    What `grouped_copy` says of CUDA graphs holds here too.
     """
     cupy()
     given = listed(sources, "sources")

@@ -47,7 +47,7 @@ class Array:
     """A device array over the host's memory."""
 
     def __init__(self, shape: Any, dtype: Any = np.float64, memptr: Pointer | None = None) -> None:
-        self.host = np.zeros(shape, dtype)
+        self.host, self.memory = np.zeros(shape, dtype), memptr  # which lives as long as this
         if memptr is not None:
             size = self.host.nbytes
             raw = (ctypes.c_uint8 * size).from_address(memptr.ptr)
