@@ -5,7 +5,9 @@
 template <typename Word>
 __device__ __forceinline__ void copy_words(const Region& region, unsigned first, unsigned step)
 {
-    visit_words<Word>(region, first, step, [](const Word* source, Word* destination, unsigned long long) { *destination = *source; });
+    visit_words<Word>(region, first, step, [](const Word* source, Word* destination, unsigned long long) {
+        *destination = *source;
+    });
 }
 
 __device__ __noinline__ void copy_region(const Region& region, unsigned first, unsigned step)

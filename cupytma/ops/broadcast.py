@@ -23,7 +23,7 @@ from cupytma.ops.broadcast_plan import (
 )
 from cupytma.ops.copy_launches import TILING, compiled, plan_words, templates, tiling_of
 from cupytma.ops.copy_plan import UNIT
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
 from cupytma.ops.layout import check_addresses
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
@@ -41,7 +41,6 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 BROADCAST_STAGES = 4
 COMBINING_WARPS = 8
 BROADCAST_BLOCKS_PER_MULTIPROCESSOR = 2
-_WARP_THREADS = 32
 _HELPER_THREADS = 128
 # Clusters on the device that may be without work in the last round, as a part of all.
 _MOST_IDLE = 1 / 8
@@ -264,7 +263,7 @@ def _launch(operation: str, view: ArrayView, plan: BroadcastPlan) -> Plan:
 
 def broadcast_size(plan: BroadcastPlan, tiles: StripePlan) -> LaunchSize:
     """Of a launch that combines tiles with a vector, in as many clusters as fit at once."""
-    threads = _WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
+    threads = WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
     most = tiles.stripes * -(-tiles.blocks // tiles.cluster) * tiles.cluster
     blocks = BROADCAST_BLOCKS_PER_MULTIPROCESSOR
     return LaunchSize(most, blocks, threads, shared_bytes_of(tiles), BROADCAST_STAGES)
@@ -346,6 +345,6 @@ def broadcast_module(target: str, operation: str, dtype: str, cluster: int, cta_
     return compiled(
         "broadcast.cu", target, STAGES=BROADCAST_STAGES, CLUSTER=cluster, CTA_GROUP=cta_group, ELEMENT=dtype,
         OPERATION=OPERATIONS[operation], COMBINING_WARPS=COMBINING_WARPS,
-        MAX_THREADS=_WARP_THREADS * (1 + COMBINING_WARPS) + _HELPER_THREADS,
+        MAX_THREADS=WARP_THREADS * (1 + COMBINING_WARPS) + _HELPER_THREADS,
         BLOCKS_PER_MULTIPROCESSOR=BROADCAST_BLOCKS_PER_MULTIPROCESSOR,
     )

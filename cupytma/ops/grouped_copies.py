@@ -35,6 +35,7 @@ from cupytma.ops.groups import (
     views_of,
     whole_numbers,
 )
+from cupytma.ops.launch_size import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, common_region
 from cupytma.ops.recent import Recent
 from cupytma.runtime.compiler import Module, current_target
@@ -53,8 +54,6 @@ MOVE_WARPS = 4
 # Words of a rest that one warp moves.
 _REST_WORDS = 256
 _MOST_BLOCKS = 1 << 20
-_WARP_THREADS = 32
-_TILE_ALIGNMENT = 128
 MAX_OUTER = 4
 NO_LIMIT = 2**64 - 1
 PAIR = np.dtype(
@@ -244,8 +243,8 @@ def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void]) -> Plan:
     pieces = total[mapped].sum() / STAGE_BYTES + len(pairs)
     rests = total[~mapped].sum() / (4 * _REST_WORDS)
     return module(str(current_target())).kernel("move_groups").plan(
-        max(1, min(_MOST_BLOCKS, int(max(pieces, rests)) // MOVE_WARPS + 1)), MOVE_WARPS * _WARP_THREADS,
-        (workspace.work[()],), shared_bytes=MOVE_WARPS * STAGE_BYTES + _TILE_ALIGNMENT, stream=workspace.handle,
+        max(1, min(_MOST_BLOCKS, int(max(pieces, rests)) // MOVE_WARPS + 1)), MOVE_WARPS * WARP_THREADS,
+        (workspace.work[()],), shared_bytes=MOVE_WARPS * STAGE_BYTES + TILE_ALIGNMENT, stream=workspace.handle,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
-from cupytma.ops.copy_launches import compiled
+from cupytma.ops.copy_launches import TURN_BLOCKS_PER_MULTIPROCESSOR, TURN_THREADS, compiled
 from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.groups import (
     GROUP_BYTES,
@@ -31,6 +31,7 @@ from cupytma.ops.groups import (
     views_of,
     whole_numbers,
 )
+from cupytma.ops.launch_size import SWIZZLE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.recent import Recent
 from cupytma.ops.transposition import SHAPES, SPAN, tile_map
 from cupytma.runtime.compiler import Module, current_target
@@ -40,10 +41,6 @@ from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.tensor_map import TensorMap
 
-_WARP_THREADS = 32
-_SWIZZLE_ALIGNMENT = 1024
-_TURN_THREADS = 256
-_TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 _MOST = 2**31  # elements along a dimension, and 2^57 an address: coordinates and maps hold no more
 MATRIX = np.dtype(
     [
@@ -224,12 +221,12 @@ def _part(matrices: npt.NDArray[np.void], size: int, integers: Any, handle: int)
     if mapped.any():
         moving.append(made.kernel("transpose_groups").plan(
             workspace.tile_blocks(total + len(matrices) * tile_bytes, tile_bytes, shape.blocks),
-            shape.threads + _WARP_THREADS, (workspace.work[()],),
-            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + _SWIZZLE_ALIGNMENT, stream=handle,
+            shape.threads + WARP_THREADS, (workspace.work[()],),
+            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + SWIZZLE_ALIGNMENT, stream=handle,
         ))  # fmt: skip
     if integers["data"] or not mapped.all() or (matrices["rows"] * np.uint64(size) % np.uint64(UNIT) != 0).any():
         moving.append(made.kernel("turn_groups").plan(
-            workspace.tile_blocks(total + len(matrices) * 4096, 4096, _TURN_BLOCKS_PER_MULTIPROCESSOR), _TURN_THREADS,
+            workspace.tile_blocks(total + len(matrices) * 4096, 4096, TURN_BLOCKS_PER_MULTIPROCESSOR), TURN_THREADS,
             (workspace.work[()],), stream=handle,
         ))  # fmt: skip
     return Part(workspace, settling, moving)

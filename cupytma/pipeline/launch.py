@@ -16,8 +16,9 @@ from cupytma.ops.prepared import span_bytes
 from cupytma.ops.short_way import ShortWay, learn, short_ways
 from cupytma.pipeline.declarations import Declared
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
-from cupytma.pipeline.plan import ALIGNMENT, UNIT, WARP_THREADS, PipelinePlan
+from cupytma.pipeline.plan import ALIGNMENT, UNIT, PipelinePlan
 from cupytma.pipeline.source import partial_bytes
+from cupytma.pipeline.tiles import WARP_THREADS
 from cupytma.runtime.captures import allocate
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
