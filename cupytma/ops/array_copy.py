@@ -11,11 +11,11 @@ from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.prepared import Memory, Prepared, Recurring
 from cupytma.ops.prepared import prepare as prepare_copy
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import as_cupy, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import as_cupy, handle_of
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 
@@ -134,15 +134,8 @@ def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Pr
     arrays = (source, destination) if index is None else (source, destination, index)
     views = tuple(map(view_of, arrays))
     prepared = _prepare_views(axes, prepare, *views)
-    with cupy().cuda.Device(views[0].device):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared.launch(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    addresses = [view.address for view in views]
+    launch_the_long_way(arrays, views, stream, lambda handle: prepared.launch(handle, *addresses))
 
 
 def _prepare_views(axes: Any, prepare: Prepare | None, source: Any, *others: Any) -> Prepared:

@@ -29,12 +29,11 @@ from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
 from cupytma.ops.prepared import BASES, Memory, span_bytes
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Tiles in flight in one block, warps that combine them, and blocks on one multiprocessor.
@@ -211,15 +210,8 @@ def _move_any(operation: str, axis: Any, source: Any, vector: Any, destination: 
     arrays = source, vector, destination
     views = view_of(source), view_of(vector), view_of(destination)
     prepared = _prepare(operation, axis, *views)
-    with cupy().cuda.Device(int(views[0].device or 0)):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    addresses = [view.address for view in views]
+    launch_the_long_way(arrays, views, stream, lambda handle: prepared(handle, *addresses))
 
 
 def _prepare(

@@ -19,14 +19,13 @@ from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.prepared import Address, Memory, Recurring, span_bytes
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView
 
 if TYPE_CHECKING:
@@ -295,18 +294,9 @@ def views_of(arrays: Sequence[Any]) -> tuple[ArrayView | None, ...]:
 def _multiply_any(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
     views = views_of(arrays)
     prepared = _prepare(options, views)
-    given = [array for array in arrays if array is not None]
-    assert views[2] is not None
-    with cupy().cuda.Device(int(views[2].device or 0)):
-        if stream is None:
-            stream = current_stream(*given)
-        for view in views:
-            if view is not None:
-                wait_for(view.stream, stream)
-        prepared(handle_of(stream), tuple(0 if view is None else view.address for view in views))
-    for array in given:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    given, read = ([one for one in several if one is not None] for several in (arrays, views))
+    addresses = tuple(0 if view is None else view.address for view in views)
+    launch_the_long_way(given, read, stream, lambda handle: prepared(handle, addresses))
 
 
 def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> PreparedMatmul:

@@ -1,13 +1,15 @@
-"""The short way to an array that a library is trusted with: what it is, read at the least cost, by its type."""
+"""The short way to an array that a library is trusted with, read at the least cost by its type; and the long way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cupytma.runtime.device import cupy
 from cupytma.runtime.places import describe_cupy_array, describe_tensor, library_of
-from cupytma.runtime.streams import current_handle, torch_handles
+from cupytma.runtime.streams import current_handle, current_stream, handle_of, torch_handles, wait_for
+from cupytma.tensormap.arrays import ArrayView
 
 
 class ShortWay(NamedTuple):
@@ -43,3 +45,28 @@ def learn(kind: type) -> None:
         )
     elif library == "cupy":
         short_ways[kind] = OF_CUPY
+
+
+def launch_the_long_way(
+    arrays: Sequence[Any], views: Sequence[ArrayView], stream: Any, launch: Callable[[int], None]
+) -> None:
+    """Launch on the device of arrays of any libraries, after the work that they say is under way; learn their types.
+
+    Parameters
+    ----------
+    arrays, views : sequence
+        The arrays and what they say of themselves, all of one device.
+    stream : stream, int or None
+        None for the current one of their library.
+    launch : callable
+        Given the stream's handle.
+    """
+    with cupy().cuda.Device(int(views[0].device or 0)):
+        if stream is None:
+            stream = current_stream(*arrays)
+        for view in views:
+            wait_for(view.stream, stream)
+        launch(handle_of(stream))
+    for array in arrays:
+        if array.__class__ not in short_ways:
+            learn(array.__class__)

@@ -39,7 +39,7 @@ HALF, OTHER, THIRD = 0x10000000, 0x40000000, 0x70000000
 SM_90A = target("sm_90a")
 MODULES = (
     arrangement, array_copy, convolution_columns, copy_launches, explanation, filling, launch_size, paired, permutation,
-    prepared, reduction, rows,
+    prepared, reduction, rows, short_way,
 )  # fmt: skip
 # What compiles the kernels of the operations.
 KERNELS = (
