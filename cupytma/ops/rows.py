@@ -250,7 +250,7 @@ def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayV
         return None
     argument = rows_argument(plan, mode == "clip", tuple(view.address for view in views))
     argument["failure"] = record_address(device)
-    argument["tag"] = tag_of(f"{operation}_rows", plan.table_rows)
+    argument["tag"] = tag_of((f"{operation}_rows", plan.table_rows))
     module = rows_module(str(target), plan.data_type)
     arguments: tuple[Any, ...] = (argument[()],)
     if plan.stages is None:

@@ -27,7 +27,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     module._recent.clear()
-    group_errors._records.clear()
+    group_errors._failures._records.clear()
 
 
 # Trailing shape, dtype, and bytes between the rows of either array.
