@@ -100,10 +100,11 @@ def _drop() -> None:
     """Let go of what no graph needs any more."""
     library = _c_library()
     with _lock:
-        for entry in list(_kept):
-            if entry[0] and library.sem_trywait(entry[0]) == 0:
-                _kept.remove(entry)
-                library.free(entry[0])
+        ended = [entry for entry in _kept if entry[0] and library.sem_trywait(entry[0]) == 0]
+        for entry in ended:
+            _kept.remove(entry)
+            library.free(entry[0])
+    # What was kept goes with `ended`, outside of the lock.
 
 
 @cache
