@@ -6,39 +6,15 @@ struct Pattern {
     alignas(16) unsigned char bytes[16];
 };
 
-template <typename Word, typename Index>
-__device__ void fill_words(const Region& region, const Word* pattern, Index first, Index step)
-{
-    const Index words = static_cast<Index>(region.words), run = static_cast<Index>(region.run);
-#pragma unroll 1
-    for (Index word = first; word < words; word += step) {
-        Index outer = word / run;
-        const Index within = word - outer * run;
-        unsigned char* destination = region.destination + static_cast<unsigned long long>(within) * sizeof(Word);
-#pragma unroll 1
-        for (int dimension = 0; dimension < region.outer_rank; ++dimension) {
-            const Index extent = static_cast<Index>(region.extents[dimension]);
-            const Index rest = outer / extent;
-            destination += static_cast<long long>(outer - rest * extent) * region.destination_strides[dimension];
-            outer = rest;
-        }
-        *reinterpret_cast<Word*>(destination) = pattern[within % (sizeof(Pattern) / sizeof(Word))];
-        if (words - word <= step) {
-            break;  // the next index could wrap
-        }
-    }
-}
-
 template <typename Word>
-__device__ void fill_words(const Region& region, const Pattern& pattern)
+__device__ __forceinline__ void fill_words(const Region& region, const Pattern& pattern)
 {
-    const Word* const word = reinterpret_cast<const Word*>(pattern.bytes);
-    const unsigned first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
-    if (region.words <= 0xffffffffull) {
-        fill_words<Word, unsigned>(region, word, first, step);
-    } else {
-        fill_words<Word, unsigned long long>(region, word, first, step);
-    }
+    const Word* const words = reinterpret_cast<const Word*>(pattern.bytes);
+    visit_words<Word>(
+        region, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
+        [=](const Word*, Word* destination, unsigned long long within) {
+            *destination = words[within % (sizeof(Pattern) / sizeof(Word))];
+        });
 }
 
 extern "C" __global__ void fill(const __grid_constant__ Region region, const __grid_constant__ Pattern pattern)

@@ -240,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(setup_warps * warp_threads) settle_
             if (!fits) {
                 pair.run = 0;
                 if (maps::lane_of_warp() == 0) {
-                    note_failure(work, number, 0);
+                    note_failure(work.failure, work.tag, number, 0);
                 }
             }
         }
@@ -272,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(setup_warps * warp_threads) settle_
         if (!fits) {
             pair.run = 0;
             if (maps::lane_of_warp() == 0) {
-                note_failure(work, number, 1);
+                note_failure(work.failure, work.tag, number, 1);
             }
         } else {
             const unsigned long long rows = static_cast<unsigned long long>(end - first);

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(setup_warps * warp_threads) settle_
             matrix.rows = fits ? static_cast<unsigned long long>(rows) : 0;
             matrix.columns = fits ? static_cast<unsigned long long>(columns) : 0;
             if (!fits && maps::lane_of_warp() == 0) {
-                note_failure(work, number, 0);
+                note_failure(work.failure, work.tag, number, 0);
             }
         }
         Group group = {};

@@ -4,6 +4,7 @@
 // not move. The last of its blocks adds both up, so that the blocks of the kernel that does the work find their parts.
 #pragma once
 #include <cupytma.cuh>
+#include <noted.cuh>
 
 namespace maps = cupytma::tensormap;
 
@@ -42,19 +43,6 @@ struct Work {
     unsigned long long tag;         // of the call, for the host
     unsigned long long count;
 };
-
-constexpr int position_bits = 40;
-
-// The host's memory: the call and the group, from 1, and what is wrong with it.
-template <typename Group>
-__device__ __forceinline__ void note_failure(const Work<Group>& work, unsigned long long group, unsigned long long what)
-{
-    const unsigned long long place = (work.tag << position_bits) | ((group + 1) & ((1ull << position_bits) - 1));
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
-        :
-        : "l"(__cvta_generic_to_global(work.failure)), "l"(place), "l"(what)
-        : "memory");
-}
 
 // What each group has becomes what the groups up to it have. Run by one whole block.
 __device__ __forceinline__ void accumulate(unsigned long long* values, unsigned long long count)

@@ -15,46 +15,17 @@ using Bits = ELEMENT::Bits;
 
 __device__ __forceinline__ Bits combined(Bits old, Bits value) { return ELEMENT::ARITHMETIC(old, value); }
 
-template <typename Index, bool Shared>
-__device__ void reduce_elements(const Region& region, Index first, Index step)
-{
-    const Index words = static_cast<Index>(region.words), run = static_cast<Index>(region.run);
-#pragma unroll 1
-    for (Index word = first; word < words; word += step) {
-        Index outer = word / run;
-        const unsigned long long within = (word - outer * run) * sizeof(Bits);
-        const unsigned char* source = region.source + within;
-        unsigned char* destination = region.destination + within;
-#pragma unroll 1
-        for (int dimension = 0; dimension < region.outer_rank; ++dimension) {
-            const Index extent = static_cast<Index>(region.extents[dimension]);
-            const Index rest = outer / extent;
-            const long long position = static_cast<long long>(outer - rest * extent);
-            source += position * region.source_strides[dimension];
-            destination += position * region.destination_strides[dimension];
-            outer = rest;
-        }
-        const Bits value = *reinterpret_cast<const Bits*>(source);
-        Bits* place = reinterpret_cast<Bits*>(destination);
-        if constexpr (Shared) {
-            combine_atomically(place, value, combined);
-        } else {
-            *place = combined(*place, value);
-        }
-        if (words - word <= step) {
-            break;  // the next index could wrap
-        }
-    }
-}
-
 template <bool Shared>
-__device__ void reduce_elements(const Region& region, unsigned first, unsigned step)
+__device__ __forceinline__ void reduce_elements(const Region& region, unsigned first, unsigned step)
 {
-    if (region.words <= 0xffffffffull) {
-        reduce_elements<unsigned, Shared>(region, first, step);
-    } else {
-        reduce_elements<unsigned long long, Shared>(region, first, step);
-    }
+    visit_words<Bits>(region, first, step, [](const Bits* source, Bits* destination, unsigned long long) {
+        if constexpr (Shared) {
+            combine_atomically(destination, *source, combined);
+        } else {
+            const Bits value = *source;
+            *destination = combined(*destination, value);
+        }
+    });
 }
 
 // Elements of the destination are several threads' where it has a dimension in which it stays in place.

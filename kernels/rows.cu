@@ -7,6 +7,7 @@
 // No row outside the table is read or written: where indices are not clipped, such an index leaves its row out, and
 // its place is noted for the host.
 #include <cupytma.cuh>
+#include <noted.cuh>
 #ifdef ELEMENT
 #include <arithmetic.cuh>
 #endif
@@ -46,7 +47,6 @@ struct Rows {
 };
 
 constexpr long long no_row = -1;
-constexpr int position_bits = 40;
 
 __device__ __forceinline__ long long read_index(const Rows& rows, unsigned long long position)
 {
@@ -66,15 +66,6 @@ __device__ __forceinline__ long long row_of(const Rows& rows, long long index)
         return index;
     }
     return !rows.clips ? no_row : index < 0 ? 0 : static_cast<long long>(rows.table_rows - 1);
-}
-
-__device__ __forceinline__ void note_failure(const Rows& rows, unsigned long long position, long long index)
-{
-    const unsigned long long place = (rows.tag << position_bits) | ((position + 1) & ((1ull << position_bits) - 1));
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
-        :
-        : "l"(__cvta_generic_to_global(rows.failure)), "l"(place), "l"(index)
-        : "memory");
 }
 
 // What one stage holds: a group of rows, or a piece of one.
@@ -159,7 +150,7 @@ __device__ __forceinline__ void move_rows(const Rows& rows, const CUtensorMap& t
         if (wrong != 0 && !failed) {
             failed = true;
             if (lane == __ffs(static_cast<int>(wrong)) - 1) {
-                note_failure(rows, item.position, index);
+                note_failure(rows.failure, rows.tag, item.position, index);
             }
         }
         const bool at_once = !gathers && together;
@@ -278,7 +269,7 @@ __device__ void move_words(const Rows& rows, int* failed, Combine combine)
         const long long index = read_index(rows, position), row = row_of(rows, index);
         if (row == no_row) {
             if (atomicExch(failed, 1) == 0) {
-                note_failure(rows, position, index);
+                note_failure(rows.failure, rows.tag, position, index);
             }
         } else {
             const long long dense = static_cast<long long>(position);

@@ -9,13 +9,13 @@ from cupytma.errors import ArrayError
 from cupytma.ops.copy_launches import plan_launches, templates
 from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.prepared import Memory, Prepared
+from cupytma.ops.prepared import Memory, Prepared, Recurring
 from cupytma.ops.prepared import prepare as prepare_copy
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import as_cupy, current_stream, handle_of, wait_for
+from cupytma.runtime.streams import as_cupy, handle_of
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 
@@ -125,10 +125,8 @@ def _move_described(
         _prepared.keep(key, prepared)
     addresses = [description[0] for description in descriptions]
     prepared.launch(handle_on(place), *addresses)
-    if (code := hash(exact)) in _seen:
+    if _addressed.recurs(exact):
         _addressed.keep(exact, (place, prepared.at(*addresses)))
-    else:
-        _seen.keep(code, True)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
@@ -136,15 +134,8 @@ def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Pr
     arrays = (source, destination) if index is None else (source, destination, index)
     views = tuple(map(view_of, arrays))
     prepared = _prepare_views(axes, prepare, *views)
-    with cupy().cuda.Device(views[0].device):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared.launch(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    addresses = [view.address for view in views]
+    launch_the_long_way(arrays, views, stream, lambda handle: prepared.launch(handle, *addresses))
 
 
 def _prepare_views(axes: Any, prepare: Prepare | None, source: Any, *others: Any) -> Prepared:
@@ -164,9 +155,8 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
 
 
 _prepared: Memory[Prepared] = Memory()
-# Launches by the operation, the arrays' layouts and their addresses, for what was seen with these before.
-_addressed: Memory[tuple[int, tuple[Callable[[int], None], ...]]] = Memory()
-_seen: Memory[bool] = Memory()
+# Launches by the operation, the arrays' layouts and their addresses.
+_addressed: Recurring[tuple[int, tuple[Callable[[int], None], ...]]] = Recurring()
 Prepare = Callable[..., Prepared]
 
 

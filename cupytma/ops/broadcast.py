@@ -23,25 +23,23 @@ from cupytma.ops.broadcast_plan import (
 )
 from cupytma.ops.copy_launches import TILING, compiled, plan_words, templates, tiling_of
 from cupytma.ops.copy_plan import UNIT
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
 from cupytma.ops.layout import check_addresses
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
 from cupytma.ops.paired import ALIGNMENT
 from cupytma.ops.prepared import BASES, Memory, span_bytes
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Tiles in flight in one block, warps that combine them, and blocks on one multiprocessor.
 BROADCAST_STAGES = 4
 COMBINING_WARPS = 8
 BROADCAST_BLOCKS_PER_MULTIPROCESSOR = 2
-_WARP_THREADS = 32
 _HELPER_THREADS = 128
 # Clusters on the device that may be without work in the last round, as a part of all.
 _MOST_IDLE = 1 / 8
@@ -212,15 +210,8 @@ def _move_any(operation: str, axis: Any, source: Any, vector: Any, destination: 
     arrays = source, vector, destination
     views = view_of(source), view_of(vector), view_of(destination)
     prepared = _prepare(operation, axis, *views)
-    with cupy().cuda.Device(int(views[0].device or 0)):
-        if stream is None:
-            stream = current_stream(*arrays)
-        for view in views:
-            wait_for(view.stream, stream)
-        prepared(handle_of(stream), *(view.address for view in views))
-    for array in arrays:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    addresses = [view.address for view in views]
+    launch_the_long_way(arrays, views, stream, lambda handle: prepared(handle, *addresses))
 
 
 def _prepare(
@@ -264,7 +255,7 @@ def _launch(operation: str, view: ArrayView, plan: BroadcastPlan) -> Plan:
 
 def broadcast_size(plan: BroadcastPlan, tiles: StripePlan) -> LaunchSize:
     """Of a launch that combines tiles with a vector, in as many clusters as fit at once."""
-    threads = _WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
+    threads = WARP_THREADS * (1 + COMBINING_WARPS) + (_HELPER_THREADS if plan.rest is not None else 0)
     most = tiles.stripes * -(-tiles.blocks // tiles.cluster) * tiles.cluster
     blocks = BROADCAST_BLOCKS_PER_MULTIPROCESSOR
     return LaunchSize(most, blocks, threads, shared_bytes_of(tiles), BROADCAST_STAGES)
@@ -346,6 +337,6 @@ def broadcast_module(target: str, operation: str, dtype: str, cluster: int, cta_
     return compiled(
         "broadcast.cu", target, STAGES=BROADCAST_STAGES, CLUSTER=cluster, CTA_GROUP=cta_group, ELEMENT=dtype,
         OPERATION=OPERATIONS[operation], COMBINING_WARPS=COMBINING_WARPS,
-        MAX_THREADS=_WARP_THREADS * (1 + COMBINING_WARPS) + _HELPER_THREADS,
+        MAX_THREADS=WARP_THREADS * (1 + COMBINING_WARPS) + _HELPER_THREADS,
         BLOCKS_PER_MULTIPROCESSOR=BROADCAST_BLOCKS_PER_MULTIPROCESSOR,
     )

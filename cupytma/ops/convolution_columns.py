@@ -14,7 +14,7 @@ from cupytma.ops.column_plan import ColumnTilePlan, ColumnWordPlan, plan_im2col
 from cupytma.ops.convolution import Convolution, convolution, spatial_axes
 from cupytma.ops.filling import FillPlan, fill_launch, plan_fill
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan, plan_col2im
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.paired import ALIGNMENT, carry_out, kernels, spatial
 from cupytma.ops.permutation import permute
@@ -29,7 +29,6 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 STAGES = 6
 READING = 2
 BLOCKS_PER_MULTIPROCESSOR = 2
-_WARP_THREADS = 32
 _WORD_THREADS = 256
 _WORD_BLOCKS_PER_MULTIPROCESSOR = 8
 
@@ -333,7 +332,7 @@ def _tile_launch(name: str, plan: ColumnTilePlan | FoldTilePlan, tiling: Any) ->
 def column_tile_size(plan: ColumnTilePlan | FoldTilePlan) -> LaunchSize:
     """Of a launch that moves tiles of columns."""
     shared = STAGES * _stage_bytes(plan) + ALIGNMENT
-    return LaunchSize(plan.tiles, BLOCKS_PER_MULTIPROCESSOR, _WARP_THREADS, shared, STAGES)
+    return LaunchSize(plan.tiles, BLOCKS_PER_MULTIPROCESSOR, WARP_THREADS, shared, STAGES)
 
 
 def column_word_size(plan: ColumnWordPlan | FoldWordPlan) -> LaunchSize:
@@ -341,7 +340,7 @@ def column_word_size(plan: ColumnWordPlan | FoldWordPlan) -> LaunchSize:
     if isinstance(plan, FoldWordPlan):
         units = plan.destination.size * plan.parts
     else:
-        units = plan.convolution.pixels * min(_WARP_THREADS, plan.convolution.taps * plan.words)
+        units = plan.convolution.pixels * min(WARP_THREADS, plan.convolution.taps * plan.words)
     return LaunchSize(-(-units // _WORD_THREADS), _WORD_BLOCKS_PER_MULTIPROCESSOR, _WORD_THREADS)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, MAX_RANK, BulkPlan, CopyPlan, TilePlan
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import SWIZZLE_ALIGNMENT, TILE_ALIGNMENT, WARP_THREADS, LaunchSize
 from cupytma.ops.layout import Region
 from cupytma.ops.ordinary import GROUPS, MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
 from cupytma.ops.prepared import Address, addresses_in
@@ -24,15 +24,12 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 # What the ring of a block holds where it has several tiles; a launch has a block for each tile where it may.
 STAGES = 2
-WARP_THREADS = 32
 _ITEM_THREADS = 256
 _WORD_COPY_THREADS = 256
 _WORDS_PER_THREAD = 4
 _WORD_COPY_BLOCKS_PER_MULTIPROCESSOR = 16
-_TILE_ALIGNMENT = 128
-_SWIZZLE_ALIGNMENT = 1024
-_TURN_THREADS = 256
-_TURN_BLOCKS_PER_MULTIPROCESSOR = 8
+TURN_THREADS = 256
+TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 
 TILING = np.dtype([("box", "i4", 5), ("counts", "u4", 5), ("tiles", "u4"), ("tile_bytes", "u4")])
 _TRANSPOSE_TILING = np.dtype(
@@ -85,8 +82,8 @@ def plan_tiles(kernel: Kernel, tiles: TilePlan, rest: Region | None, argument: A
 
 def tile_size(tiles: TilePlan, rest: Region | None) -> LaunchSize:
     """Of a launch that moves tiles: one warp of each block; what is left is moved by another."""
-    stage_bytes = -(-tiles.source.box_bytes // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
-    return LaunchSize(tiles.tiles, 0, WARP_THREADS * (1 + (rest is not None)), stage_bytes + _TILE_ALIGNMENT)
+    stage_bytes = -(-tiles.source.box_bytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
+    return LaunchSize(tiles.tiles, 0, WARP_THREADS * (1 + (rest is not None)), stage_bytes + TILE_ALIGNMENT)
 
 
 def _ordinary_launch(region: Region, device: int) -> Plan:
@@ -139,7 +136,7 @@ def transpose_size(plan: TransposePlan) -> LaunchSize:
     shape = plan.shape
     return LaunchSize(
         plan.tiles, shape.blocks, shape.threads + WARP_THREADS,
-        (shape.stages + shape.outputs) * plan.tile_bytes + _SWIZZLE_ALIGNMENT, shape.stages,
+        (shape.stages + shape.outputs) * plan.tile_bytes + SWIZZLE_ALIGNMENT, shape.stages,
     )  # fmt: skip
 
 
@@ -150,7 +147,7 @@ def _turn_launch(plan: TurnPlan, device: int) -> Plan:
 
 def turn_size(plan: TurnPlan) -> LaunchSize:
     """Of a launch that transposes by ordinary loads and stores."""
-    return LaunchSize(plan.tiles, _TURN_BLOCKS_PER_MULTIPROCESSOR, _TURN_THREADS)
+    return LaunchSize(plan.tiles, TURN_BLOCKS_PER_MULTIPROCESSOR, TURN_THREADS)
 
 
 _HEADERS = re.compile(r"#include <((?!cupytma\b)\w+\.cuh)>")

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import check_devices, empty, move
+from cupytma.ops.array_copy import check_devices, move
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.copy_plan import UNIT, WORD, obstacle_of
+from cupytma.ops.group_calls import PairOperation
 from cupytma.ops.groups import (
     GROUP_BYTES,
     INTEGERS,
@@ -26,15 +27,10 @@ from cupytma.ops.groups import (
     check_spans,
     common_device,
     dense_strides,
-    handle_for,
     integers_argument,
-    is_on_device,
     layouts_of,
-    listed,
-    place_of_work,
-    views_of,
-    whole_numbers,
 )
+from cupytma.ops.launch_size import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, common_region
 from cupytma.ops.recent import Recent
 from cupytma.runtime.compiler import Module, current_target
@@ -54,8 +50,6 @@ MOVE_WARPS = 4
 # Words of a rest that one warp moves.
 _REST_WORDS = 256
 _MOST_BLOCKS = 1 << 20
-_WARP_THREADS = 32
-_TILE_ALIGNMENT = 128
 MAX_OUTER = 4
 NO_LIMIT = 2**64 - 1
 PAIR = np.dtype(
@@ -106,56 +100,13 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
     -----
     The preparation is kept for the last calls and found again by the arrays themselves, so that a call with the same
     lists of the same CuPy arrays is one launch.
+
+    A call may be captured in CUDA graphs. What the device works out for it then belongs to that capture alone, and
+    lives as long as the graph and all that is made of it: graphs of the same call may run at the same time, and beside
+    later calls. Replays must come after calls made before the capture, whose preparation it may use, and two
+    executables of one graph must not run at the same time.
     """
-    cupy()
-    given = listed(sources, "sources")
-    if destinations is None:
-        views = views_of(given, "sources")
-        destinations = [empty(array, view.shape, stream) for array, view in zip(given, views, strict=True)]
-    targets = listed(destinations, "destinations")
-    if len(given) != len(targets):
-        raise ArrayError(
-            f"{counted(len(given), 'source')} and {counted(len(targets), 'destination')}; each source needs one of its "
-            "own"
-        )
-    if not given:
-        return targets
-    handle = handle_for(stream, (given[0], targets[0]))
-    on_device = shapes is not None and is_on_device(shapes)
-    if shapes is not None and not on_device:
-        _copy_parts(given, targets, shapes, handle_for(stream, (*given, *targets)))
-        return targets
-    key = place_of_work(handle), id(shapes) if on_device else None
-    arrays = (given, targets, (shapes,) if on_device else ())
-    prepared = _recent.get(key, arrays)
-    if prepared is None:
-        read, written = pair = list(given), list(targets)  # another thread may change the caller's meanwhile
-        arrays = *pair, arrays[2]
-        handle = handle_for(stream, (*read, *written))  # of arrays of several libraries, whose calls are not kept
-        prepared = _prepare_dense(read, written, handle) if shapes is None else None
-        if prepared is None:
-            prepared = prepare(views_of(read, "sources"), views_of(written, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, arrays, by_shape=on_device)
-    prepared.launch(handle)
-    return targets
-
-
-def _copy_parts(sources: Sequence[Any], destinations: Sequence[Any], shapes: Any, handle: int) -> None:
-    """Copy the leading part of each pair, of shapes that the host has."""
-    pairs = views_of(sources, "sources"), views_of(destinations, "destinations")
-    rows = whole_numbers(shapes, "shapes", (len(sources), len(pairs[0][0].shape)))
-    parts: tuple[list[ArrayView], list[ArrayView]] = [], []
-    for position, row in enumerate(rows.tolist()):
-        for views, part, name in zip(pairs, parts, ("sources", "destinations"), strict=True):
-            view = views[position]
-            if len(view.shape) != len(row) or any(not 0 <= n <= most for n, most in zip(row, view.shape, strict=True)):
-                where = f"{name}[{position}]"
-                raise ArrayError(
-                    f"shapes[{position}] = {tuple(row)} is not within 0 and {view.shape}, the shape of {where}"
-                )
-            part.append(replace(view, shape=tuple(row)))
-    prepared = prepare(*parts, None, handle)
-    prepared.launch(handle)
+    return _copy(sources, destinations, shapes, stream)
 
 
 def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: int) -> PreparedGroups | None:
@@ -217,6 +168,9 @@ def prepare(
         return _prepared(pairs, integers, item, handle, device, others)
 
 
+_copy = PairOperation(_recent, prepare, lambda *given: _prepare_dense(*given))
+
+
 def _prepared(
     pairs: npt.NDArray[np.void], integers: Any, item: int, handle: int, device: int,
     others: Sequence[Callable[[int], None]],
@@ -243,8 +197,8 @@ def moving_plan(workspace: Workspace, pairs: npt.NDArray[np.void]) -> Plan:
     pieces = total[mapped].sum() / STAGE_BYTES + len(pairs)
     rests = total[~mapped].sum() / (4 * _REST_WORDS)
     return module(str(current_target())).kernel("move_groups").plan(
-        max(1, min(_MOST_BLOCKS, int(max(pieces, rests)) // MOVE_WARPS + 1)), MOVE_WARPS * _WARP_THREADS,
-        (workspace.work[()],), shared_bytes=MOVE_WARPS * STAGE_BYTES + _TILE_ALIGNMENT, stream=workspace.handle,
+        max(1, min(_MOST_BLOCKS, int(max(pieces, rests)) // MOVE_WARPS + 1)), MOVE_WARPS * WARP_THREADS,
+        (workspace.work[()],), shared_bytes=MOVE_WARPS * STAGE_BYTES + TILE_ALIGNMENT, stream=workspace.handle,
     )  # fmt: skip
 
 

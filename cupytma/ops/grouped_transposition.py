@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.ops.array_copy import empty
-from cupytma.ops.copy_launches import compiled
+from cupytma.ops.copy_launches import TURN_BLOCKS_PER_MULTIPROCESSOR, TURN_THREADS, compiled
 from cupytma.ops.copy_plan import UNIT
+from cupytma.ops.group_calls import PairOperation, turned
 from cupytma.ops.groups import (
     GROUP_BYTES,
     INTEGERS,
@@ -23,14 +22,9 @@ from cupytma.ops.groups import (
     Workspace,
     check_pairs,
     common_device,
-    handle_for,
     integers_argument,
-    is_on_device,
-    listed,
-    place_of_work,
-    views_of,
-    whole_numbers,
 )
+from cupytma.ops.launch_size import SWIZZLE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.recent import Recent
 from cupytma.ops.transposition import SHAPES, SPAN, tile_map
 from cupytma.runtime.compiler import Module, current_target
@@ -39,12 +33,7 @@ from cupytma.runtime.plan import Plan
 from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.tensor_map import TensorMap
-from cupytma.words import counted
 
-_WARP_THREADS = 32
-_SWIZZLE_ALIGNMENT = 1024
-_TURN_THREADS = 256
-_TURN_BLOCKS_PER_MULTIPROCESSOR = 8
 _MOST = 2**31  # elements along a dimension, and 2^57 an address: coordinates and maps hold no more
 MATRIX = np.dtype(
     [
@@ -85,63 +74,12 @@ def grouped_transpose(sources: Any, destinations: Any = None, *, shapes: Any = N
         Without a GPU that has a Tensor Memory Accelerator.
     ArrayError
         As for `grouped_copy`.
+
+    Notes
+    -----
+    What `grouped_copy` says of CUDA graphs holds here too.
     """
-    cupy()
-    given = listed(sources, "sources")
-    if destinations is None:
-        turned = [_turned(view, i) for i, view in enumerate(views_of(given, "sources"))]
-        destinations = [empty(array, view.shape, stream) for array, view in zip(given, turned, strict=True)]
-    targets = listed(destinations, "destinations")
-    if len(given) != len(targets):
-        raise ArrayError(
-            f"{counted(len(given), 'source')} and {counted(len(targets), 'destination')}; each source needs one of its "
-            "own"
-        )
-    if not given:
-        return targets
-    handle = handle_for(stream, (given[0], targets[0]))
-    on_device = shapes is not None and is_on_device(shapes)
-    if shapes is not None and not on_device:
-        views = _parts(views_of(given, "sources"), views_of(targets, "destinations"), shapes)
-        handle = handle_for(stream, (*given, *targets))
-        _prepare(*views, None, handle).launch(handle)
-        return targets
-    key = place_of_work(handle), id(shapes) if on_device else None
-    arrays = (given, targets, (shapes,) if on_device else ())
-    prepared = _recent.get(key, arrays)
-    if prepared is None:
-        read, written = pair = list(given), list(targets)  # another thread may change the caller's meanwhile
-        arrays = *pair, arrays[2]
-        handle = handle_for(stream, (*read, *written))  # of arrays of several libraries, whose calls are not kept
-        prepared = _prepare(views_of(read, "sources"), views_of(written, "destinations"), shapes, handle)
-        _recent.keep(key, prepared, arrays, by_shape=True)
-    prepared.launch(handle)
-    return targets
-
-
-def _turned(view: ArrayView, position: int) -> ArrayView:
-    """A matrix's transpose; no data is touched."""
-    if len(view.shape) != 2:
-        raise ArrayError(
-            f"sources[{position}] has {counted(len(view.shape), 'dimension')}; matrices, of two, are transposed"
-        )
-    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
-
-
-def _parts(
-    sources: Sequence[ArrayView], destinations: Sequence[ArrayView], shapes: Any
-) -> tuple[list[ArrayView], list[ArrayView]]:
-    """The leading parts of matrices, of shapes that the host has."""
-    rows = whole_numbers(shapes, "shapes", (len(sources), 2))
-    found: tuple[list[ArrayView], list[ArrayView]] = [], []
-    for i, row in enumerate(map(tuple, rows.tolist())):
-        for name, view, shape, part in (
-            ("sources", sources[i], row, found[0]), ("destinations", destinations[i], row[::-1], found[1]),
-        ):  # fmt: skip
-            if len(view.shape) != 2 or any(not 0 <= n <= most for n, most in zip(shape, view.shape, strict=True)):
-                raise ArrayError(f"shapes[{i}] = {row} is not within 0 and {view.shape}, the shape of {name}[{i}]")
-            part.append(replace(view, shape=shape))
-    return found
+    return _transpose(sources, destinations, shapes, stream)
 
 
 def _prepare(
@@ -171,11 +109,14 @@ def _prepare(
     return PreparedGroups(device, parts, shapes is not None)
 
 
+_transpose = PairOperation(_recent, _prepare, is_turned=True)
+
+
 def _check(position: int, source: ArrayView, destination: ArrayView, is_capacity: bool) -> None:
     where = f"sources[{position}] and destinations[{position}]"
-    turned = _turned(source, position)
-    if len(destination.shape) != 2 or (destination.shape != turned.shape and not is_capacity):
-        raise ArrayError(f"{where}: a source of {source.shape} goes to a destination of {turned.shape}, not "
+    wanted = turned(source, position).shape
+    if len(destination.shape) != 2 or (destination.shape != wanted and not is_capacity):
+        raise ArrayError(f"{where}: a source of {source.shape} goes to a destination of {wanted}, not "
                          f"{destination.shape}")  # fmt: skip
     if source.dtype != destination.dtype or source.itemsize != destination.itemsize:
         raise ArrayError(f"{where} are of {source.dtype} and {destination.dtype}; view or convert one of them first")
@@ -226,12 +167,12 @@ def _part(matrices: npt.NDArray[np.void], size: int, integers: Any, handle: int)
     if mapped.any():
         moving.append(made.kernel("transpose_groups").plan(
             workspace.tile_blocks(total + len(matrices) * tile_bytes, tile_bytes, shape.blocks),
-            shape.threads + _WARP_THREADS, (workspace.work[()],),
-            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + _SWIZZLE_ALIGNMENT, stream=handle,
+            shape.threads + WARP_THREADS, (workspace.work[()],),
+            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + SWIZZLE_ALIGNMENT, stream=handle,
         ))  # fmt: skip
     if integers["data"] or not mapped.all() or (matrices["rows"] * np.uint64(size) % np.uint64(UNIT) != 0).any():
         moving.append(made.kernel("turn_groups").plan(
-            workspace.tile_blocks(total + len(matrices) * 4096, 4096, _TURN_BLOCKS_PER_MULTIPROCESSOR), _TURN_THREADS,
+            workspace.tile_blocks(total + len(matrices) * 4096, 4096, TURN_BLOCKS_PER_MULTIPROCESSOR), TURN_THREADS,
             (workspace.work[()],), stream=handle,
         ))  # fmt: skip
     return Part(workspace, settling, moving)

@@ -17,12 +17,13 @@ from cupytma.errors import ArrayError, CupytmaError
 from cupytma.ops import group_errors
 from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.ops.prepared import span_bytes
+from cupytma.runtime.captures import allocate, capture_of, keep_for_graph
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.places import TorchDevice
 from cupytma.runtime.plan import Plan
-from cupytma.runtime.streams import as_cupy, current_handle, handle_of, is_capturing, wait_for
+from cupytma.runtime.streams import current_handle, handle_of, wait_for
 from cupytma.runtime.transfer import Staging
 from cupytma.tensormap.arrays import ArrayView, view_of
 from cupytma.tensormap.fields import SIZE
@@ -46,13 +47,14 @@ _MOST_OVERLAPS = 4096
 
 _PER_THREAD = 2
 _thread = local()
-_captured: list[PreparedGroups] = []
-staging = Staging()
-"""For what the host uploads: its copy has to outlive the call, and what a graph copies all of its replays."""
+_staging = Staging()
 
 
 class Workspace:
     """Memory of the groups of one call on the current device, and what kernels are told of it.
+
+    Made while the stream is captured, it belongs to that capture: what the host says of the groups then reaches the
+    device at every replay, and at no other time.
 
     Parameters
     ----------
@@ -64,23 +66,28 @@ class Workspace:
         The stream that it is used on, and on no other.
     descriptions : numpy.ndarray, optional
         What the host says of each group; goes to the device.
+
+    Attributes
+    ----------
+    capture : int or None
+        See `capture_of`.
     """
 
     def __init__(self, name: str, count: int, handle: int, descriptions: npt.NDArray[np.void] | None = None) -> None:
         module = cupy()
         self.count, self.handle, self.device = count, handle, int(module.cuda.Device().id)
+        self.capture = capture_of(handle)
         places, end = {}, 0
         sizes = {"maps": 2 * SIZE, "groups": GROUP_BYTES, "tile_ends": 8, "rest_ends": 8}
         for field, size in (*((field, size * count) for field, size in sizes.items()), ("done", SIZE)):
             places[field], end = end, end + size
         described = 0 if descriptions is None else descriptions.nbytes
-        with as_cupy(handle):
-            self._memory = module.cuda.alloc(end + described + SIZE)
-            start = -(-int(self._memory.ptr) // SIZE) * SIZE
-            module.cuda.runtime.memsetAsync(start + places["done"], 0, SIZE, handle)
-            self.descriptions = start + end
-            if descriptions is not None:
-                staging.upload(self.descriptions, descriptions.tobytes(), handle)
+        self._memory = allocate(end + described + SIZE, handle)
+        start = -(-int(self._memory.ptr) // SIZE) * SIZE
+        module.cuda.runtime.memsetAsync(start + places["done"], 0, SIZE, handle)
+        self.descriptions = start + end
+        if descriptions is not None:
+            staging_for(handle).upload(self.descriptions, descriptions.tobytes(), handle)
         self.work = np.zeros((), _WORK)
         for field, offset in places.items():
             self.work[field] = start + offset
@@ -96,6 +103,15 @@ class Workspace:
         """Blocks of a kernel that moves tiles: no more than there may be tiles."""
         most = per_multiprocessor * multiprocessors(self.device)
         return max(1, min(most, -(-bytes_of_all // bytes_of_tile)))
+
+
+def staging_for(handle: int) -> Staging:
+    """Host memory for uploads on a stream. What a graph uploads at its replays is kept as long as the graph."""
+    if capture_of(handle) is None:
+        return _staging
+    found = Staging()
+    keep_for_graph(handle, found)
+    return found
 
 
 @dataclass
@@ -127,6 +143,11 @@ class PreparedGroups:
         Whether each launch settles the groups again, because shapes in device memory may have changed.
     others : sequence of callable
         Called with the stream's handle after the launches: what no group can be.
+
+    Attributes
+    ----------
+    capture : int or None
+        The capture whose graph settles the groups at its replays, in a workspace that nothing else may use then.
     """
 
     def __init__(
@@ -136,7 +157,8 @@ class PreparedGroups:
         self._is_settled = False
         self.is_alive = True
         self.handle = 0  # of the stream that it was launched on
-        self.is_of_graph = False  # whether replays settle the groups, in a workspace that nothing else may use then
+        self.capture = next((part.workspace.capture for part in self.parts), None)
+        self._kept_for: int | None = None  # the last capture whose graph keeps this
         self._watched: list[Any] = []
         self.lies_as: Callable[[Any], bool] | None = None  # whether arrays lie as those that it was prepared for
         self.kept: Any = None
@@ -150,16 +172,19 @@ class PreparedGroups:
             If an earlier launch on the device has met a shape or an offset that does not fit; nothing is launched then.
         """
         group_errors.raise_noted(self.device)
-        captured, settles = is_capturing(handle), self._again or not self._is_settled
-        if captured and self not in _captured:
-            _captured.append(self)  # every replay needs its memory
-        self.handle, self.is_of_graph = handle, self.is_of_graph or (captured and settles)
+        capture, settles = capture_of(handle), self._again or not self._is_settled
+        if capture is not None and capture != self._kept_for:
+            keep_for_graph(handle, self)  # every replay needs its memory
+            self._kept_for = capture
+        self.handle = handle
+        if capture is not None and settles:
+            self.capture = capture
         for part in self.parts:
             if settles:
                 part.settling(handle)
             for plan in part.moving:
                 plan(handle)
-        self._is_settled = self._is_settled or not captured
+        self._is_settled = self._is_settled or capture is None
         for other in self._others:
             other(handle)
 

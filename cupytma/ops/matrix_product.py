@@ -11,28 +11,27 @@ import numpy as np
 from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import templates
+from cupytma.ops.copy_plan import LINE
 from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_choices import as_measured
 from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view, result_shape, result_type
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
-from cupytma.ops.prepared import Address, Memory, span_bytes
-from cupytma.ops.short_way import learn, short_ways
+from cupytma.ops.prepared import Address, Memory, Recurring, span_bytes
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan, Template
-from cupytma.runtime.streams import current_stream, handle_of, wait_for
 from cupytma.tensormap.arrays import ArrayView
 
 if TYPE_CHECKING:
     from cupytma.ops.explanation import Explanation
     from cupytma.ops.matmul_tuning import Tuning
 
-_LINE = 128  # plans hold for all addresses with the same remainder
 _ORDER = ("a", "b", "out", "scale_a", "scale_b", "bias")
 # Where plans are made, far from one another: of each array.
 _BASES = tuple((number + 1) << 52 for number in range(len(_ORDER)))
@@ -231,23 +230,20 @@ def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, 
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
     since = _prepared.forgotten, _addressed.forgotten
     options, *described = exact
-    key = options, *((start % _LINE, *others) for start, *others in described)
+    key = options, *((start % LINE, *others) for start, *others in described)
     prepared = _prepared.get(key)
     if prepared is None:
         prepared = _prepare(options, views_of(arrays))
         _prepared.keep(key, prepared, since[0])
     addresses = tuple(one[0] for one in described)
     prepared(handle, addresses)
-    if (code := hash(exact)) in _seen:
+    if _addressed.recurs(exact):
         _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches), since[1])
-    else:
-        _seen.keep(code, True)
 
 
 _ABSENT = (0, None)
-# Launches by the options, the arrays' layouts and their addresses, for what was seen with these before.
-_addressed: Memory[tuple[Callable[[int], None], ...]] = Memory()
-_seen: Memory[bool] = Memory()
+# Launches by the options, the arrays' layouts and their addresses.
+_addressed: Recurring[tuple[Callable[[int], None], ...]] = Recurring()
 # How a result is allocated, by the operands' layouts and what is said of types.
 _allocations: Memory[Callable[[Any], Any]] = Memory()
 
@@ -298,18 +294,9 @@ def views_of(arrays: Sequence[Any]) -> tuple[ArrayView | None, ...]:
 def _multiply_any(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) -> None:
     views = views_of(arrays)
     prepared = _prepare(options, views)
-    given = [array for array in arrays if array is not None]
-    assert views[2] is not None
-    with cupy().cuda.Device(int(views[2].device or 0)):
-        if stream is None:
-            stream = current_stream(*given)
-        for view in views:
-            if view is not None:
-                wait_for(view.stream, stream)
-        prepared(handle_of(stream), tuple(0 if view is None else view.address for view in views))
-    for array in given:
-        if array.__class__ not in short_ways:
-            learn(array.__class__)
+    given, read = ([one for one in several if one is not None] for several in (arrays, views))
+    addresses = tuple(0 if view is None else view.address for view in views)
+    launch_the_long_way(given, read, stream, lambda handle: prepared(handle, addresses))
 
 
 def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> PreparedMatmul:
@@ -320,7 +307,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
     check_on_gpu(a=a, out=out)
     device, since = int(out.device or 0), _prepared.forgotten
     try:
-        key = device, options, *(None if v is None else replace(v, address=v.address % _LINE) for v in views)
+        key = device, options, *(None if v is None else replace(v, address=v.address % LINE) for v in views)
         found = _prepared.get(key)
     except TypeError:  # an option that is none cannot be a key
         plan_for(options, views, lambda operands, **how: operands)
@@ -334,7 +321,7 @@ def _prepare(options: tuple[Any, ...], views: tuple[ArrayView | None, ...]) -> P
 
 def prepared_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], device: int) -> PreparedMatmul:
     """A product prepared anew, for all arrays like these; see `plan_for`."""
-    bases = [base + (0 if v is None else v.address % _LINE) for base, v in zip(_BASES, views, strict=True)]
+    bases = [base + (0 if v is None else v.address % LINE) for base, v in zip(_BASES, views, strict=True)]
     placed = tuple(None if v is None else replace(v, address=base) for v, base in zip(views, bases, strict=True))
     with cupy().cuda.Device(device):
         plan: MatmulPlan = plan_for(
@@ -348,7 +335,7 @@ def prepared_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], 
 
 def forget_prepared() -> None:
     """Forget how products are carried out, so that each is planned anew."""
-    for memory in (_prepared, _addressed, _seen):
+    for memory in (_prepared, _addressed):
         memory.forget()
 
 

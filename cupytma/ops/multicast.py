@@ -12,7 +12,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import TILING, compiled, plan_launches, tiling_of
 from cupytma.ops.copy_plan import MAX_RANK
-from cupytma.ops.launch_size import LaunchSize
+from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
 from cupytma.ops.multicast_plan import MulticastPlan, MulticastTiles, plan_multicast
 from cupytma.ops.ordinary import region_argument
 from cupytma.ops.paired import ALIGNMENT, carry_out
@@ -27,7 +27,6 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 # Tiles in flight in one block, and blocks on one multiprocessor.
 MULTICAST_STAGES = 4
 MULTICAST_BLOCKS_PER_MULTIPROCESSOR = 16
-_WARP_THREADS = 32
 _HELPER_THREADS = 128
 _MOST_COPIES = 2**48
 _MOST_DIMENSIONS = 64  # of arrays of numpy and torch
@@ -148,7 +147,7 @@ def _tile_launch(plan: MulticastPlan, tiles: MulticastTiles) -> Plan:
 
 def multicast_size(plan: MulticastPlan, tiles: MulticastTiles) -> LaunchSize:
     """Of a launch that copies to many places, in as many clusters as fit at once."""
-    threads = _WARP_THREADS + (_HELPER_THREADS if plan.rest is not None else 0)
+    threads = WARP_THREADS + (_HELPER_THREADS if plan.rest is not None else 0)
     shared_bytes = MULTICAST_STAGES * -(-tiles.source.box_bytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
     most = tiles.items * tiles.cluster
     return LaunchSize(most, MULTICAST_BLOCKS_PER_MULTIPROCESSOR, threads, shared_bytes, MULTICAST_STAGES)

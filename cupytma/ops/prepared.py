@@ -186,6 +186,27 @@ class Memory(Generic[Kept]):
         return found
 
 
+class Recurring(Memory[Kept]):
+    """What was prepared for calls that came again with the same arguments. Of the first, only their hash is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._met: Memory[bool] = Memory()
+
+    def recurs(self, key: Any) -> bool:
+        """Whether this was asked of a key before: then it is time to keep something under it."""
+        code = hash(key)
+        if self._met.get(code):
+            return True
+        self._met.keep(code, True)
+        return False
+
+    def forget(self) -> None:
+        """Forget everything, and what was met."""
+        super().forget()
+        self._met.forget()
+
+
 class Address(int):
     """A launch's argument that is one of the two arrays' addresses, or a distance from it."""
 

@@ -23,7 +23,7 @@ from cupytma.ops.groups import (
     integers_argument,
     is_on_device,
     place_of_work,
-    staging,
+    staging_for,
     views_of,
     whole_numbers,
 )
@@ -72,6 +72,10 @@ def ragged_gather(ragged: Any, offsets: Any, padded: Any = None, *, rows: Any = 
     ArrayError
         If shapes, dtypes or devices differ, memory overlaps, or offsets on the host do not fit. Offsets in device
         memory that do not fit leave their sequence out, and are raised by `check_groups` or a later call.
+
+    Notes
+    -----
+    What `grouped_copy` says of CUDA graphs holds here too. Offsets of the host are uploaded by every replay.
     """
     cupy()
     source = _on_device(ragged, "ragged")
@@ -104,6 +108,10 @@ def ragged_scatter(padded: Any, offsets: Any, ragged: Any, *, stream: Any = None
     -------
     array
         The ragged array.
+
+    Notes
+    -----
+    As for `ragged_gather`.
     """
     cupy()
     _move("ragged_scatter", ragged, padded, offsets, False, handle_for(stream, (padded, ragged)))
@@ -174,7 +182,7 @@ def _prepare(
             if view.stream is not None:
                 wait_for(view.stream, stream)
         if isinstance(offsets, np.ndarray):
-            offsets = staging.array(offsets, stream)
+            offsets = staging_for(handle).array(offsets, stream)
         return _prepared(name, ragged, padded, offsets, gathers, handle, device)
 
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from cupytma.ops.groups import PreparedGroups
-from cupytma.runtime.streams import is_capturing
+from cupytma.runtime.captures import capture_of
 
 _KEPT = 16
 Lists = Sequence[Sequence[Any]]
@@ -38,8 +38,8 @@ class Recent:
             return None
         if (
             (not found.is_alive if found.lies_as is None else not found.lies_as(arrays))
-            # Replays may run beside this call: only the same capture goes on with their workspace.
-            or (found.is_of_graph and not is_capturing(found.handle))
+            # Replays may run beside this call, and those of another graph: only the same capture goes on with it.
+            or (found.capture is not None and found.capture != capture_of(found.handle))
         ):
             with self._lock:
                 self._known.pop(key, None)

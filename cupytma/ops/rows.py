@@ -14,7 +14,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, empty, move, place_in_words
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
-from cupytma.ops.launch_size import MAX_THREADS, LaunchSize
+from cupytma.ops.launch_size import MAX_THREADS, WARP_THREADS, LaunchSize
 from cupytma.ops.layout import check_addresses
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
@@ -28,7 +28,6 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 # What the ring of a block holds where it has several stages' worth of rows; a launch has a block for each.
 ROW_STAGES = 2
-_WARP_THREADS = 32
 _WORD_THREADS = 256
 _MAX_BLOCKS = 2**31 - 1
 _STAGE_ALIGNMENT = 128
@@ -251,7 +250,7 @@ def _launch(operation: str, mode: str, views: tuple[ArrayView, ArrayView, ArrayV
         return None
     argument = rows_argument(plan, mode == "clip", tuple(view.address for view in views))
     argument["failure"] = record_address(device)
-    argument["tag"] = tag_of(f"{operation}_rows", plan.table_rows)
+    argument["tag"] = tag_of((f"{operation}_rows", plan.table_rows))
     module = rows_module(str(target), plan.data_type)
     arguments: tuple[Any, ...] = (argument[()],)
     if plan.stages is None:
@@ -276,7 +275,7 @@ def rows_size(plan: RowsPlan) -> LaunchSize:
         return LaunchSize(min(-(-plan.words // _WORD_THREADS), MAX_THREADS // _WORD_THREADS), 0, _WORD_THREADS)
     stages = ROW_STAGES if plan.items > _MAX_BLOCKS else 1
     shared = stages * plan.stages.stage_bytes + _STAGE_ALIGNMENT
-    return LaunchSize(min(plan.items, _MAX_BLOCKS), 0, _WARP_THREADS, shared)
+    return LaunchSize(min(plan.items, _MAX_BLOCKS), 0, WARP_THREADS, shared)
 
 
 def _places(launch: Plan, plan: RowsPlan) -> list[tuple[int, int, int]]:

@@ -11,6 +11,7 @@ from math import prod
 
 from cupytma.errors import ArrayError
 from cupytma.ops.copy_plan import MAX_BOX, MAX_EXTENT, UNIT
+from cupytma.ops.launch_size import TILE_ALIGNMENT
 from cupytma.ops.layout import check_overlap, share_memory
 from cupytma.ops.reduction_plan import element_type
 from cupytma.runtime.given import shown
@@ -30,7 +31,6 @@ QUAD = 4  # rows of gather4 and scatter4
 # Shorter rows are left to ordinary loads and stores: there would be more instructions than the unit takes in the time.
 LEAST_BULK_BYTES = 256
 _PIECE_ALIGNMENT = 2048  # bytes of the longest box of a tensor reduction, 256 elements of 8 bytes
-_TILE_ALIGNMENT = 128
 _INDEX_TYPES = {"int32": 4, "int64": 8}
 
 
@@ -61,7 +61,7 @@ class RowStages:
     @property
     def stage_bytes(self) -> int:
         """Bytes of one stage, a multiple of 128."""
-        return _rounded(self.rows_per_stage * self.slot_bytes, _TILE_ALIGNMENT)
+        return _rounded(self.rows_per_stage * self.slot_bytes, TILE_ALIGNMENT)
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ def _takes_quads(plan: RowsPlan) -> bool:
     return (
         plan.operation != SCATTER_ADD
         and plan.row_bytes <= MAX_BOX * 8
-        and QUAD * plan.row_bytes % _TILE_ALIGNMENT == 0
+        and QUAD * plan.row_bytes % TILE_ALIGNMENT == 0
         and QUAD <= plan.table_rows <= MAX_EXTENT
         and 0 <= stride < 2**40
     )
@@ -300,8 +300,8 @@ def _staged(plan: RowsPlan, table: ArrayView, quads: bool) -> RowsPlan:
     if plan.data_type is not None:
         boxes = -(-plan.row_bytes // (MAX_BOX * table.itemsize))
         even = -(-plan.row_bytes // boxes)
-        box = plan.row_bytes if plan.row_bytes < _TILE_ALIGNMENT else _rounded(even, _TILE_ALIGNMENT)
-    slot = _rounded(plan.row_bytes, box) if box >= _TILE_ALIGNMENT else max(plan.row_bytes, _TILE_ALIGNMENT * bool(box))
+        box = plan.row_bytes if plan.row_bytes < TILE_ALIGNMENT else _rounded(even, TILE_ALIGNMENT)
+    slot = _rounded(plan.row_bytes, box) if box >= TILE_ALIGNMENT else max(plan.row_bytes, TILE_ALIGNMENT * bool(box))
     if slot <= STAGE_BYTES:
         rows = min(ROWS_PER_STAGE, max(1, GROUP_BYTES // slot), plan.rows)
         if quads:

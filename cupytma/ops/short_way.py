@@ -1,14 +1,15 @@
-"""The short way to an array that a library is trusted with: what it is, read at the least cost, by its type."""
+"""The short way to an array that a library is trusted with, read at the least cost by its type; and the long way."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cupytma.runtime.places import TorchDevice
-from cupytma.runtime.streams import current_handle
+from cupytma.runtime.device import cupy
+from cupytma.runtime.places import describe_cupy_array, describe_tensor, library_of
+from cupytma.runtime.streams import current_handle, current_stream, handle_of, torch_handles, wait_for
+from cupytma.tensormap.arrays import ArrayView
 
 
 class ShortWay(NamedTuple):
@@ -17,8 +18,8 @@ class ShortWay(NamedTuple):
     Attributes
     ----------
     read : callable
-        An array's address, device, shape, strides (or True where they follow from the shape) and dtype. It raises a
-        `TypeError` for one that operations on bits must not take as it lies.
+        An array's address, device, shape, strides and dtype, as `describe_tensor` has them. It raises a `TypeError` for
+        one that operations on bits must not take as it lies.
     layout : callable
         Its shape, strides and dtype.
     handle : callable
@@ -30,33 +31,42 @@ class ShortWay(NamedTuple):
     handle: Callable[[int], int]
 
 
-OF_CUPY = ShortWay(
-    attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype"), attrgetter("shape", "strides", "dtype"),
-    current_handle,
-)  # fmt: skip
+OF_CUPY = ShortWay(describe_cupy_array, attrgetter("shape", "strides", "dtype"), current_handle)
 # By the type of array, for those that were met.
 short_ways: dict[type, ShortWay] = {}
 
 
 def learn(kind: type) -> None:
     """Remember the short way to arrays of a type, if they are CuPy's or torch's."""
-    torch, module = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        # What Triton and torch's own compiler ask for the stream, at a tenth of the public function's cost.
-        handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    library = library_of(kind)
+    if library == "torch":
         short_ways[kind] = ShortWay(
-            _read_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype),
-            handle or (lambda device: current_handle(TorchDevice(device))),
-        )  # fmt: skip
-    elif module is not None and kind is getattr(module, "ndarray", None):
+            describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), torch_handles()
+        )
+    elif library == "cupy":
         short_ways[kind] = OF_CUPY
 
 
-def _read_tensor(tensor: Any) -> tuple[Any, ...]:
-    device, dtype = tensor.get_device(), tensor.dtype
-    if device < 0 or tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
-        raise TypeError("a tensor on the host, or one whose elements are not those in memory")
-    try:
-        return tensor.data_ptr(), device, tensor.shape, tensor.is_contiguous() or tensor.stride(), dtype
-    except RuntimeError as error:
-        raise TypeError(f"a tensor without strided memory, such as a sparse one: {error}") from None
+def launch_the_long_way(
+    arrays: Sequence[Any], views: Sequence[ArrayView], stream: Any, launch: Callable[[int], None]
+) -> None:
+    """Launch on the device of arrays of any libraries, after the work that they say is under way; learn their types.
+
+    Parameters
+    ----------
+    arrays, views : sequence
+        The arrays and what they say of themselves, all of one device.
+    stream : stream, int or None
+        None for the current one of their library.
+    launch : callable
+        Given the stream's handle.
+    """
+    with cupy().cuda.Device(int(views[0].device or 0)):
+        if stream is None:
+            stream = current_stream(*arrays)
+        for view in views:
+            wait_for(view.stream, stream)
+        launch(handle_of(stream))
+    for array in arrays:
+        if array.__class__ not in short_ways:
+            learn(array.__class__)

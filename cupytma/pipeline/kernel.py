@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cupytma.errors import ArrayError, PipelineError
 from cupytma.pipeline.declarations import Declaration, Declared, parse_declaration, scalar_bits
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
-from cupytma.pipeline.plan import MAX_STAGES, UNIT, WARP_THREADS, Options, PipelinePlan, plan_pipeline
+from cupytma.pipeline.plan import MAX_STAGES, UNIT, Options, PipelinePlan, plan_pipeline
 from cupytma.pipeline.source import source_of
+from cupytma.pipeline.tiles import WARP_THREADS
 from cupytma.runtime.compiler import compile
 from cupytma.runtime.given import shown, whole, wholes
 from cupytma.runtime.module import Module

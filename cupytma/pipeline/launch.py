@@ -16,14 +16,16 @@ from cupytma.ops.prepared import span_bytes
 from cupytma.ops.short_way import ShortWay, learn, short_ways
 from cupytma.pipeline.declarations import Declared
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
-from cupytma.pipeline.plan import ALIGNMENT, UNIT, WARP_THREADS, PipelinePlan
+from cupytma.pipeline.plan import ALIGNMENT, UNIT, PipelinePlan
 from cupytma.pipeline.source import partial_bytes
+from cupytma.pipeline.tiles import WARP_THREADS
+from cupytma.runtime.captures import allocate
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import Kernel, current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Template
-from cupytma.runtime.streams import cupy_stream, current_stream, is_capturing, wait_for
+from cupytma.runtime.streams import cupy_stream, current_stream, wait_for
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 _COMBINING_BLOCKS = 4  # of one multiprocessor
 # Where a launch is planned: arrays lie far from one another, and their last bits decide what is planned.
 _BASE = 1 << 44
-_captured: list[Any] = []  # what replays of CUDA graphs leave partial results in
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,9 @@ def _launch(
     addresses = [view.address for view in views]
     if 0 in addresses or _touch(launches.spans, addresses, len(inputs)):
         check_arrays(kernel.declaration, inputs, results)
-    partial = 0
-    memory = None
-    if launches.partial:
-        with stream:
-            memory = cupy().empty(launches.partial, np.uint8)  # which the stream's later work may take over
-        partial = memory.data.ptr
-        if is_capturing(stream.ptr):
-            _captured.append(memory)
+    # Memory that the stream's later work may take over.
+    memory = allocate(launches.partial, stream.ptr) if launches.partial else None
+    partial = 0 if memory is None else memory.ptr
     for template in launches.templates:
         template(stream.ptr, *addresses, *bits, partial)
     return launches

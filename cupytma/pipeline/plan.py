@@ -13,7 +13,7 @@ from math import prod
 from cupytma.errors import ArrayError, DescriptorError, PipelineError
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.pipeline.layout import Layout, check_rank, common_layout
-from cupytma.pipeline.tiles import Pieces, Shaping, choose_box, given_box
+from cupytma.pipeline.tiles import WARP_THREADS, Pieces, Shaping, choose_box, given_box
 from cupytma.targets import Target
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
@@ -23,7 +23,6 @@ from cupytma.words import counted
 
 UNIT = 16  # bytes: what tensor maps count in
 ALIGNMENT = 128  # bytes, of a tile in shared memory
-WARP_THREADS = 32
 OUTPUT_STAGES = 2
 MAX_STAGES = 64
 _USUAL_STAGES = 8

@@ -10,7 +10,7 @@ from cupytma.ops.copy_plan import even
 MAX_BOX = 256
 _UNIT = 16
 _ALIGNMENT = 128
-_WARP_THREADS = 32
+WARP_THREADS = 32
 _UNBOUND = 1 << 31
 _ROWS_BYTES = 16384  # of a tile with a row for each warp
 
@@ -84,7 +84,7 @@ class Shaping:
     @property
     def warps(self) -> int:
         """Of the consumer."""
-        return self.threads // _WARP_THREADS
+        return self.threads // WARP_THREADS
 
 
 def choose_box(shaping: Shaping, tile_bytes: int) -> tuple[int, ...]:

@@ -74,13 +74,6 @@ def captured_node(stream: int) -> Any:
     return driver.CUgraphNode(int(dependencies[0]))
 
 
-def is_capturing(stream: int) -> bool:
-    """Whether a stream is being captured."""
-    driver = driver_api()
-    status, state, *_ = driver.cuStreamGetCaptureInfo(driver.CUstream(stream))
-    return not status and bool(state == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE)
-
-
 def _executable(graph: Any) -> int:
     """The handle of a graph that can be launched."""
     found = getattr(graph, "graphExec", graph)  # CuPy's

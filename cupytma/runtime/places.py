@@ -1,10 +1,11 @@
-"""Where device arrays lie: their address and device, read at the least cost for the libraries that are known."""
+"""Where device arrays lie, and how: read at the least cost for the libraries that are known and trusted."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
 from cupytma.errors import ArrayError
 from cupytma.runtime.given import shown
@@ -35,6 +36,27 @@ def _of_torch(tensor: Any) -> Place:
         if view.device is None:
             raise TypeError(_HOST.replace("cupy.asarray", "tensor.cuda()"))
     return tensor.data_ptr(), _torch_devices.get(device) or _torch_devices.setdefault(device, TorchDevice(device))
+
+
+def describe_tensor(tensor: Any) -> tuple[Any, ...]:
+    """A torch tensor's address, device, shape, strides (or True where they follow from the shape) and dtype.
+
+    Raises
+    ------
+    TypeError
+        If operations on bits must not take it as it lies.
+    """
+    device, dtype = tensor.get_device(), tensor.dtype
+    if device < 0 or tensor.is_neg() or (dtype.is_complex and tensor.is_conj()):
+        raise TypeError("a tensor on the host, or one whose elements are not those in memory")
+    try:
+        return tensor.data_ptr(), device, tensor.shape, tensor.is_contiguous() or tensor.stride(), dtype
+    except RuntimeError as error:
+        raise TypeError(f"a tensor without strided memory, such as a sparse one: {error}") from None
+
+
+# The same of CuPy's arrays, whose strides are always given.
+describe_cupy_array = attrgetter("data.ptr", "data.device_id", "shape", "strides", "dtype")
 
 
 def _of_pointer(memory: Any) -> Place:
@@ -84,13 +106,21 @@ def place_of(array: Any) -> Place:
     return (readers.get(kind) or _reader(kind, array))(array)
 
 
+def library_of(kind: type) -> Literal["cupy", "torch"] | None:
+    """The library whose arrays of a type are trusted to say where they lie; None for other types, also derived ones."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return "torch"
+    return "cupy" if cupy is not None and kind is getattr(cupy, "ndarray", None) else None
+
+
 def _reader(kind: type, array: Any) -> Callable[[Any], Place]:
     """How arrays of a type are read; remembered for the types that can be trusted."""
     global cupy_array
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+    library = library_of(kind)
+    if library == "torch":
         return readers.setdefault(kind, _of_torch)
-    if cupy is not None and kind is getattr(cupy, "ndarray", None):
+    if library == "cupy":
         cupy_array = kind
         return readers.setdefault(kind, _of_cupy)
     try:

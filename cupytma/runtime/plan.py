@@ -10,12 +10,12 @@ from cupytma.runtime import checks
 from cupytma.runtime.arguments import ParameterBlock
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown, whole
-from cupytma.runtime.graphs import CapturedLaunch, captured_node, is_capturing
+from cupytma.runtime.graphs import CapturedLaunch, captured_node
 from cupytma.runtime.history import remember
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.launch_shape import LaunchShape
 from cupytma.runtime.places import TorchDevice
-from cupytma.runtime.streams import current_handle, handle_of
+from cupytma.runtime.streams import current_handle, handle_of, is_capturing
 from cupytma.runtime.writers import pack_pointer
 from cupytma.tensormap.arrays import moved
 from cupytma.tensormap.tensor_map import TensorMap

@@ -92,8 +92,8 @@ def driver_api() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         raise LaunchError(
-            f"clusters, cooperative and programmatic launches need cuda-python, which is not usable here ({error}); "
-            "install it with `pip install 'cupytma[cuda12]'` or `pip install 'cupytma[cuda13]'`"
+            "captures in graphs, and clusters, cooperative and programmatic launches need cuda-python, which is not "
+            f"usable here ({error}); install it with `pip install 'cupytma[cuda12]'` or `pip install 'cupytma[cuda13]'`"
         ) from error
     return driver
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cupytma.runtime.captures import allocate, allocating
 from cupytma.runtime.conversion import check_tensor_map
 from cupytma.runtime.device import cupy
-from cupytma.runtime.streams import as_cupy, handle_of, is_capturing
+from cupytma.runtime.streams import handle_of, is_capturing
 
 __all__ = ["Staging", "check_tensor_map", "stream_handle"]
 
@@ -50,7 +52,7 @@ class Staging:
         if not capturing:  # asking an event could end the capture
             self.reclaim()
         with self._lock:
-            size, memory = self._room(len(data))
+            size, memory = self._room(len(data), capturing)
             np.frombuffer(memory, np.uint8, len(data))[:] = np.frombuffer(data, np.uint8)
             runtime.memcpyAsync(address, memory.ptr, len(data), _HOST_TO_DEVICE, handle)
             if capturing:
@@ -66,8 +68,7 @@ class Staging:
         The memory of a graph is kept as long as this object.
         """
         handle = stream_handle(stream)
-        with as_cupy(stream):
-            found = cupy().ndarray(values.shape, values.dtype)
+        found = cupy().ndarray(values.shape, values.dtype, memptr=allocate(values.nbytes, handle))
         self.upload(int(found.data.ptr), values.tobytes(), stream)
         if is_capturing(handle):
             self._captured.append(found)
@@ -81,8 +82,9 @@ class Staging:
                 if len(self._spare) < _SPARES:
                     self._spare.append((size, memory))
 
-    def _room(self, size: int) -> tuple[int, Any]:
+    def _room(self, size: int, capturing: bool) -> tuple[int, Any]:
         for position, (room, _) in enumerate(self._spare):
             if room >= size:
                 return self._spare.pop(position)
-        return size, cupy().cuda.alloc_pinned_memory(size)
+        with allocating() if capturing else nullcontext():
+            return size, cupy().cuda.alloc_pinned_memory(size)

@@ -47,7 +47,7 @@ class Array:
     """A device array over the host's memory."""
 
     def __init__(self, shape: Any, dtype: Any = np.float64, memptr: Pointer | None = None) -> None:
-        self.host = np.zeros(shape, dtype)
+        self.host, self.memory = np.zeros(shape, dtype), memptr  # which lives as long as this
         if memptr is not None:
             size = self.host.nbytes
             raw = (ctypes.c_uint8 * size).from_address(memptr.ptr)
@@ -196,7 +196,7 @@ _ASSEMBLY = (
     (re.compile(r'asm\("mov\.u32 %0, %%laneid;" : "=r"\(lane\)\);'), "lane = emulation::lane();"),
     (
         re.compile(r'asm volatile\("st\.volatile\.global\.v2\.u64.*?"memory"\);', re.DOTALL),
-        "work.failure[0] = place; work.failure[1] = what;",
+        "failure[0] = place; failure[1] = what;",
     ),
     (re.compile(r'asm volatile\("ld\.acquire.*?"memory"\);', re.DOTALL), "seen = *flag;"),
     (re.compile(r'asm volatile\("st\.release.*?"memory"\);', re.DOTALL), "*flag = value;"),

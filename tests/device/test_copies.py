@@ -15,8 +15,8 @@ GUARD = 256
 
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_prepared", "_addressed", "_seen"):
-        monkeypatch.setattr(array_copy, name, prepared.Memory())
+    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+        monkeypatch.setattr(array_copy, name, memory())
     monkeypatch.setattr(reduction, "_prepared", prepared.Memory())
     for module in ("_copy_module", "_ordinary_module", "transpose_module", "turn_module"):
         getattr(copy_launches, module).cache_clear()

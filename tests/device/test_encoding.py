@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_streams import CapturedStreams
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 
 import cupytma as tma
@@ -304,10 +305,11 @@ def test_rows_of_the_host_live_as_long_as_a_graph_that_uploads_them(
 ) -> None:
     buffer = DescriptorBuffer(2, target="sm_90a")
     rows = {"global_address": [1 << 20, 1 << 21], "global_dim": [[256], [512]]}
-    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
+    streams = CapturedStreams(monkeypatch, cuda.module.cuda)
+    streams.begin(7)
     encode_on_device(buffer, {"data_type": "UINT8", "box_dim": (64,), **rows}, stream=7)
     held = [entry.get().tolist() for entry in buffer._staging._captured if isinstance(entry, Array)]
     assert held == list(rows.values())
-    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: False)
+    streams.end(7)
     encode_on_device(buffer, {"data_type": "UINT8", "box_dim": (64,), **rows}, stream=7)
     assert len([entry for entry in buffer._staging._captured if isinstance(entry, Array)]) == 2

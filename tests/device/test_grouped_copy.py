@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import weakref
 from collections.abc import Iterator
 from threading import Thread
 from types import SimpleNamespace
@@ -11,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_streams import CapturedStreams
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 from numpy.lib.stride_tricks import as_strided
 
 import cupytma as tma
 from cupytma.errors import ArrayError, CupytmaError
-from cupytma.ops import group_errors, groups
+from cupytma.ops import group_errors
 from cupytma.ops import grouped_copies as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.grouped_copies import grouped_copy
@@ -29,7 +31,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     module._recent.clear()
-    group_errors._records.clear()
+    group_errors._failures._records.clear()
 
 
 def random_case(random: np.random.Generator, guarded: tuple[Guarded, Guarded]) -> tuple[np.ndarray, np.ndarray]:
@@ -241,17 +243,25 @@ def test_column_slices_of_one_matrix_are_destinations_beside_one_another(cuda: E
 def test_what_a_graph_captures_settles_its_groups_at_every_replay_and_keeps_their_memory(
     cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "_captured", captured := [])
+    streams = CapturedStreams(monkeypatch, cuda.module.cuda)
     arrays = [Array.of(np.full(100, i, np.uint8)) for i in range(4)]
-    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
+    streams.begin(7)
     for _ in range(2):
         grouped_copy(arrays[:2], arrays[2:], stream=7)
+    prepared = weakref.ref(next(reversed(module._recent._known.values())))
+    graph = streams.end(7)
     assert cuda.launches == ["settle_pairs", "move_groups"] * 2
-    assert len(captured) == 1
-    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: False)
     for _ in range(2):
         grouped_copy(arrays[:2], arrays[2:], stream=7)
     assert cuda.launches[4:] == ["settle_pairs", "move_groups", "move_groups"]
+    module._recent.clear()
+    gc.collect()
+    assert prepared() is not None
+    streams.destroy(graph)
+    streams.begin(7)
+    grouped_copy(arrays[:2], arrays[2:], stream=7)
+    gc.collect()
+    assert prepared() is None
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -374,14 +384,55 @@ def test_whatever_is_no_array_is_refused_by_its_place(
 def test_a_call_beside_a_graph_has_a_workspace_of_its_own(cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = [Array.of(np.ones((8, 8)))], [Array.of(np.zeros((8, 8)))]
     shapes = Array.of(np.array([[4, 4]]))
-    used = []
-    for capturing in (False, False, True, True, False, False, True):
-        monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle, answer=capturing: answer)
-        grouped_copy(*arrays, shapes=shapes, stream=7)
-        used.append(next(reversed(module._recent._known.values())))
+    streams, used = CapturedStreams(monkeypatch, cuda.module.cuda), []
+    for is_captured in (False, True, False, True, True):
+        if is_captured:
+            streams.begin(7)
+        for _ in range(2):
+            grouped_copy(*arrays, shapes=shapes, stream=7)
+            used.append(next(reversed(module._recent._known.values())))
+        if is_captured:
+            streams.end(7)
     number = {id(prepared): i for i, prepared in enumerate(dict.fromkeys(used))}
-    # The capture takes over the first; the call after it gets another, which the next capture takes over in turn.
-    assert [number[id(prepared)] for prepared in used] == [0, 0, 0, 0, 1, 1, 1]
+    # A capture takes over what calls before it have used; those after it get another, and so does another capture.
+    assert [number[id(prepared)] for prepared in used] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+
+
+@needs_compiler
+@pytest.mark.parametrize("was_called", [False, True])
+def test_graphs_of_one_call_share_a_workspace_only_if_neither_writes_it(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch, was_called: bool
+) -> None:
+    arrays = [Array.of(np.ones((8, 8)))], [Array.of(np.zeros((8, 8)))]
+    streams, used = CapturedStreams(monkeypatch, cuda.module.cuda), []
+    if was_called:
+        grouped_copy(*arrays, stream=7)
+        cuda.launches.clear()
+    for _ in range(2):
+        streams.begin(7)
+        grouped_copy(*arrays, stream=7)
+        used.append(next(reversed(module._recent._known.values())))
+        streams.end(7)
+    assert cuda.launches == (["move_groups"] if was_called else ["settle_pairs", "move_groups"]) * 2
+    assert (used[0] is used[1]) == was_called
+
+
+@needs_compiler
+def test_what_a_failed_capture_prepared_is_not_found_outside_of_it(
+    cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only replays would bring the device what the host says of the groups."""
+    arrays = [Array.of(np.ones((8, 8)))], [Array.of(np.zeros((8, 8)))]
+    streams = CapturedStreams(monkeypatch, cuda.module.cuda)
+    streams.begin(7)
+    with monkeypatch.context() as patch:
+        patch.setattr(group_errors, "raise_noted", lambda device: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            grouped_copy(*arrays, stream=7)
+    prepared = next(reversed(module._recent._known.values()))
+    streams.end(7)
+    grouped_copy(*arrays, stream=7)
+    assert next(reversed(module._recent._known.values())) is not prepared
 
 
 @needs_compiler

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import time
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ from test_ragged import ROWS, lengths
 import cupytma as tma
 from cupytma.errors import ArrayError
 from cupytma.ops.transposition import SHAPES
+from cupytma.runtime import captures
 
 pytestmark = pytest.mark.gpu
 
@@ -241,3 +246,160 @@ def test_a_matrix_that_was_given_another_shape_in_place_is_turned_by_that() -> N
         source.shape, turned.shape = shape, shape[::-1]
         tma.grouped_transpose([source], [turned])
         np.testing.assert_array_equal(turned.get(), source.get().T)
+
+
+_GROUPS, _EXTENT = 1000, 64
+
+
+def _copied(whole: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    wanted = np.zeros_like(whole)
+    for i, (height, width) in enumerate(rows):
+        wanted[i, :height, :width] = whole[i, :height, :width]
+    return wanted
+
+
+def _gathered(whole: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    wanted, ragged = np.zeros_like(whole), whole.reshape(-1, _EXTENT)
+    for i, (first, end) in enumerate(pairwise(offsets)):
+        wanted[i, : end - first] = ragged[first:end]
+    return wanted
+
+
+class ManyGroups:
+    """A call on many arrays in two blocks of memory: `call` it on a stream; `wanted` is what it writes."""
+
+    def __init__(self, name: str) -> None:
+        import cupy
+
+        random = np.random.default_rng(0)
+        whole = random.integers(1, 256, (_GROUPS, _EXTENT, _EXTENT), dtype=np.uint8)
+        rows = random.integers(0, _EXTENT + 1, (_GROUPS, 2))
+        offsets = np.concatenate([[0], np.cumsum(rows[:, 0])])
+        source, self.written = cupy.asarray(whole), cupy.zeros_like(cupy.asarray(whole))
+        lists, ragged = (list(source), list(self.written)), source.reshape(-1, _EXTENT)
+        shapes, starts = cupy.asarray(rows), cupy.asarray(offsets)
+        calls: dict[str, tuple[Callable[[Any], Any], Callable[[], np.ndarray]]] = {
+            "copies": (lambda stream: tma.grouped_copy(*lists, stream=stream), lambda: whole),
+            "copies of parts": (
+                lambda stream: tma.grouped_copy(*lists, shapes=shapes, stream=stream), lambda: _copied(whole, rows),
+            ),
+            "transposes": (
+                lambda stream: tma.grouped_transpose(*lists, stream=stream), lambda: whole.transpose(0, 2, 1),
+            ),
+            "transposes of parts": (
+                lambda stream: tma.grouped_transpose(*lists, shapes=shapes, stream=stream),
+                lambda: _copied(whole, rows).transpose(0, 2, 1),
+            ),
+            "a ragged batch": (
+                lambda stream: tma.ragged_gather(ragged, starts, self.written, stream=stream),
+                lambda: _gathered(whole, offsets),
+            ),
+            "a ragged batch of the host's offsets": (
+                lambda stream: tma.ragged_gather(ragged, offsets, self.written, stream=stream),
+                lambda: _gathered(whole, offsets),
+            ),
+        }  # fmt: skip
+        self.call, wanted = calls[name]
+        self.wanted = cupy.asarray(wanted())
+
+    def captured(self, stream: Any) -> Any:
+        with stream:
+            stream.begin_capture()
+            self.call(stream)
+            return stream.end_capture()
+
+    def check_replays(self, *launches: Callable[[], None]) -> None:
+        """Nothing is written but what is wanted, by graphs that run at the same time."""
+        import cupy
+
+        self.written.fill(0)
+        cupy.cuda.Device().synchronize()
+        for _ in range(3):
+            for launch in launches:
+                launch()
+        cupy.cuda.Device().synchronize()
+        assert bool((self.written == self.wanted).all())
+
+
+@pytest.mark.parametrize("was_called", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "copies", "copies of parts", "transposes", "transposes of parts", "a ragged batch",
+        "a ragged batch of the host's offsets",
+    ],
+)  # fmt: skip
+def test_two_graphs_of_one_call_are_replayed_at_the_same_time(name: str, was_called: bool) -> None:
+    """And while the call itself is made on a third stream."""
+    import cupy
+
+    streams, groups = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)], ManyGroups(name)
+    cupy.cuda.Device().synchronize()
+    groups.call(streams[0] if was_called else streams[2])  # kernels are loaded before anything is captured
+    cupy.cuda.Device().synchronize()
+    graphs = [groups.captured(streams[0]) for _ in range(2)]
+    for _ in range(100):
+        groups.check_replays(
+            lambda: graphs[0].launch(streams[0]), lambda: graphs[1].launch(streams[1]), lambda: groups.call(streams[2])
+        )
+    tma.check_groups()
+
+
+def test_a_graph_that_is_replayed_alone_first_needs_no_other() -> None:
+    """The second to be captured brings the device all that the host says."""
+    import cupy
+
+    stream, groups = cupy.cuda.Stream(non_blocking=True), ManyGroups("copies")
+    groups.call(None)
+    cupy.cuda.Device().synchronize()
+    _, second = [groups.captured(stream) for _ in range(2)]
+    groups.check_replays(lambda: second.launch(stream))
+
+
+def test_the_memory_of_a_graph_is_free_when_it_is_gone_and_not_before() -> None:
+    import cupy
+
+    stream, groups = cupy.cuda.Stream(non_blocking=True), ManyGroups("copies of parts")
+    groups.call(None)
+    cupy.cuda.Device().synchronize()
+    captures._drop()
+    before = len(captures._kept)
+    graphs = [groups.captured(stream) for _ in range(2)]
+    held = len(captures._kept) - before
+    assert held > 0
+    graphs[0].launch(stream)
+    del graphs[0]
+    gc.collect()
+    for _ in range(200):  # CUDA lets go in a thread of its own
+        captures._drop()
+        if len(captures._kept) - before <= held // 2:
+            break
+        time.sleep(0.05)
+    assert len(captures._kept) - before == held // 2
+    for _ in range(20):
+        groups.check_replays(lambda: graphs[0].launch(stream))
+    captures._drop()
+    assert len(captures._kept) - before == held // 2
+
+
+def test_torch_captures_calls_whose_memory_is_allocated_then() -> None:
+    """In the mode of capture that forbids allocations."""
+    torch = pytest.importorskip("torch")
+    whole = torch.randint(0, 256, (200, 64, 64), dtype=torch.uint8, device="cuda")
+    shapes = torch.full((200, 2), 40, dtype=torch.int32, device="cuda")
+    tma.grouped_copy([whole[0]], [torch.empty_like(whole[0])], shapes=shapes[:1])  # kernels are loaded
+    written = [torch.zeros_like(whole) for _ in range(2)]
+    graphs = [torch.cuda.CUDAGraph() for _ in written]
+    for graph, result in zip(graphs, written, strict=True):
+        with torch.cuda.graph(graph):
+            tma.grouped_copy(list(whole), list(result), shapes=shapes)
+    for _ in range(20):
+        for graph in graphs:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.replay()
+        torch.cuda.synchronize()
+        for result in written:
+            assert torch.equal(result[:, :40, :40], whole[:, :40, :40])
+            assert not bool(result[:, 40:].any() | result[:, :, 40:].any())
+            result.zero_()
+        torch.cuda.synchronize()

@@ -23,7 +23,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     grouped_transposition._recent.clear()
-    group_errors._records.clear()
+    group_errors._failures._records.clear()
 
 
 @pytest.mark.parametrize("size", SHAPES)

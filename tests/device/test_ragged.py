@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_streams import CapturedStreams
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors, groups
+from cupytma.ops import group_errors
 from cupytma.ops import ragged as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.ragged import ragged_gather, ragged_scatter
+from cupytma.runtime import captures
 from cupytma.runtime.transfer import Staging
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
@@ -25,7 +27,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     module._recent.clear()
-    group_errors._records.clear()
+    group_errors._failures._records.clear()
 
 
 # Trailing shape, dtype, and bytes between the rows of either array.
@@ -151,11 +153,9 @@ def test_a_batch_that_was_given_another_shape_is_gathered_by_that(cuda: Emulated
 def test_offsets_of_the_host_live_as_long_as_a_graph_that_uploads_them(
     cuda: EmulatedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda.module.cuda.runtime, "streamIsCapturing", lambda handle: True)
-    monkeypatch.setattr(groups, "staging", Staging())
-    monkeypatch.setattr(module, "staging", groups.staging)
+    CapturedStreams(monkeypatch, cuda.module.cuda).begin(7)
     ragged_gather(RAGGED, [0, 4, 8], PADDED, stream=7)
-    held = groups.staging._captured
+    (held,) = (kept._captured for _, kept in captures._kept if isinstance(kept, Staging))
     arrays = [entry for entry in held if isinstance(entry, Array)]
     assert [entry.get().tolist() for entry in arrays] == [[0, 4, 8]]
     assert any(bytes(entry)[:24] == np.array([0, 4, 8]).tobytes() for entry in held if not isinstance(entry, Array))

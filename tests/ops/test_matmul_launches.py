@@ -32,13 +32,13 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
     monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
-    for module in (matrix_product, multicast, prepared, array_copy):
+    for module in (matrix_product, multicast, prepared, array_copy, short_way):
         monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    for memory in ("_prepared", "_addressed", "_seen"):
-        monkeypatch.setattr(matrix_product, memory, prepared.Memory())
+    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+        monkeypatch.setattr(matrix_product, name, memory())
     monkeypatch.setattr(matmul_choices, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)
 
@@ -161,8 +161,8 @@ def test_what_is_being_prepared_or_launched_when_all_is_forgotten_is_not_kept(
     matrix_product.forget_prepared()
     tma.matmul(a, b, out=out)
     with monkeypatch.context() as patch:
-        patch.setattr(matrix_product, "hash", then_forget(hash), raising=False)
-        patch.setattr(type(matrix_product._seen), "__contains__", lambda *_: True)
+        patch.setattr(prepared, "hash", then_forget(hash), raising=False)
+        patch.setattr(matrix_product._addressed._met, "get", lambda _: True)
         tma.matmul(a, b, out=out)
     assert [len(memory) for memory in memories] == [0, 0]
     for _ in range(3):

@@ -8,7 +8,17 @@ from test_prepared_operations import HALF, OTHER, THIRD, Array, know, loading, p
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops import array_copy, broadcast, copy_launches, launch_size, multicast, ordinary, paired, prepared
+from cupytma.ops import (
+    array_copy,
+    broadcast,
+    copy_launches,
+    launch_size,
+    multicast,
+    ordinary,
+    paired,
+    prepared,
+    short_way,
+)
 from cupytma.ops.broadcast import _ELEMENTS, _STRIPES, broadcast_module
 from cupytma.ops.multicast import multicast_module
 from cupytma.runtime import submission
@@ -23,7 +33,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     """Operations that find a GPU, and kernels that are launched nowhere, in clusters or not."""
     cuda = simulated_cuda.SimulatedCuda(monkeypatch)
     know(monkeypatch, Array)
-    for module in (array_copy, broadcast, copy_launches, launch_size, multicast, paired, prepared):
+    for module in (array_copy, broadcast, copy_launches, launch_size, multicast, paired, prepared, short_way):
         answers = {"cupy": cuda.cupy, "current_target": "sm_90a", "multiprocessors": MULTIPROCESSORS}
         for name, value in answers.items():
             if hasattr(module, name):

@@ -39,7 +39,7 @@ HALF, OTHER, THIRD = 0x10000000, 0x40000000, 0x70000000
 SM_90A = target("sm_90a")
 MODULES = (
     arrangement, array_copy, convolution_columns, copy_launches, explanation, filling, launch_size, paired, permutation,
-    prepared, reduction, rows,
+    prepared, reduction, rows, short_way,
 )  # fmt: skip
 # What compiles the kernels of the operations.
 KERNELS = (
@@ -86,8 +86,8 @@ def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Let copies, which remember nothing yet, take arrays of a type for CuPy's own."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
     monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY)
-    for name in ("_prepared", "_addressed", "_seen"):
-        monkeypatch.setattr(array_copy, name, prepared.Memory())
+    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+        monkeypatch.setattr(array_copy, name, memory())
 
 
 def loading(cuda: simulated_cuda.SimulatedCuda, kernels):

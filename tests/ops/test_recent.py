@@ -120,15 +120,15 @@ def test_what_was_prepared_keeps_no_tensor_alive(lists: list[list[Any]]) -> None
     assert not any(reference() is not None for reference in dead)
 
 
-@pytest.mark.parametrize("is_captured", [True, False])
+@pytest.mark.parametrize("now", [1, 2, None])  # the capture that the stream is in
 def test_a_captured_call_with_nothing_to_launch_is_found_or_made_again(
-    lists: list[list[Any]], monkeypatch: pytest.MonkeyPatch, is_captured: bool
+    lists: list[list[Any]], monkeypatch: pytest.MonkeyPatch, now: int | None
 ) -> None:
-    monkeypatch.setattr(groups, "is_capturing", lambda handle: handle == 7)
-    monkeypatch.setattr(groups, "_captured", [])
+    monkeypatch.setattr(groups, "capture_of", lambda handle: 1 if handle == 7 else None)
+    monkeypatch.setattr(groups, "keep_for_graph", lambda handle, kept: None)
     monkeypatch.setattr(groups.group_errors, "raise_noted", lambda device: None)
-    monkeypatch.setattr(recent, "is_capturing", lambda handle: is_captured and handle == 7)
+    monkeypatch.setattr(recent, "capture_of", lambda handle: now if handle == 7 else None)
     known, prepared = Recent(), PreparedGroups(0, (), again=True)
     known.keep("ragged_gather", prepared, lists)
     prepared.launch(7)
-    assert known.get("ragged_gather", lists) is (prepared if is_captured else None)
+    assert known.get("ragged_gather", lists) is (prepared if now == 1 else None)

@@ -14,7 +14,7 @@ from test_prepared_operations import HALF, OTHER, THIRD, array, prepared_on, sim
 
 import cupytma as tma
 from cupytma.errors import ArrayError, DriverError, LaunchError, RowIndexError
-from cupytma.ops import array_copy, index_errors, prepared, short_way
+from cupytma.ops import array_copy, index_errors, noted_failures, prepared, short_way
 from cupytma.runtime import places, streams
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
@@ -37,8 +37,8 @@ def made(cuda, operation) -> list[tuple]:
 def made_anew(cuda, monkeypatch: pytest.MonkeyPatch, operation) -> list[tuple]:
     """What an operation launches where nothing is remembered."""
     with monkeypatch.context() as patch:
-        for name in ("_prepared", "_addressed", "_seen"):
-            patch.setattr(array_copy, name, prepared.Memory())
+        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+            patch.setattr(array_copy, name, memory())
         return made(cuda, operation)
 
 
@@ -167,9 +167,9 @@ def test_an_index_out_of_range_is_told_of_by_the_next_call_however_often_rows_ha
     x, index, out = array(HALF, 5000, 256), array(THIRD, 900, dtype="<i8"), array(OTHER, 900, 256)
     for _ in range(3):
         tma.gather_rows(x, index, out)
-    tag = index_errors.tag_of("gather_rows", 5000)
-    noted = np.array([tag << index_errors.POSITION_BITS | 8, 2**64 - 5], np.uint64)
-    monkeypatch.setitem(index_errors._records, 0, (None, noted))
+    tag = index_errors.tag_of(("gather_rows", 5000))
+    noted = np.array([tag << noted_failures.POSITION_BITS | 8, 2**64 - 5], np.uint64)
+    monkeypatch.setitem(index_errors._failures._records, 0, (None, noted))
     with pytest.raises(RowIndexError, match=r"index\[7\] = -5 is out of range: the table has 5000 rows"):
         tma.gather_rows(x, index, out)
     assert len(cuda.launches) == 3
@@ -355,12 +355,14 @@ def test_threads_that_move_rows_first_at_the_same_time_note_failures_in_one_plac
 
     together = threading.Event()
     cuda = SimpleNamespace(Device=lambda number: nullcontext(), alloc_pinned_memory=slow)
-    monkeypatch.setattr(index_errors, "cupy", lambda: SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(index_errors, "_records", {})
-    monkeypatch.setattr(index_errors, "_tags", {})
-    monkeypatch.setattr(index_errors, "_calls", [])
+    monkeypatch.setattr(noted_failures, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    failures = noted_failures.NotedFailures(lambda call, position, word: ArrayError(f"{call} {position} {word}"))
     with ThreadPoolExecutor(8) as pool:
-        places = list(pool.map(lambda _: index_errors.record_address(0), range(8)))
-        tags = list(pool.map(lambda i: (i, index_errors.tag_of("gather_rows", i)), range(64)))
+        places = list(pool.map(lambda _: failures.record_address(0), range(8)))
+        tags = list(pool.map(lambda i: (i, failures.tag_of(("gather_rows", i))), range(64)))
     assert len(made) == len(set(places)) == 1
-    assert all(index_errors._calls[tag] == ("gather_rows", i) for i, tag in tags)
+    for i, tag in tags:
+        made[0].view(np.uint64)[:] = tag << noted_failures.POSITION_BITS | 5, 9
+        with pytest.raises(ArrayError, match=rf"\('gather_rows', {i}\) 4 9"):
+            failures.raise_noted(0)
+        failures.raise_noted(0)  # once

@@ -11,6 +11,7 @@ import pytest
 
 from cupytma.errors import ArrayError
 from cupytma.ops import array_copy, groups, matrix_product, prepared, short_way
+from cupytma.runtime import places
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 torch = pytest.importorskip("torch")
@@ -46,14 +47,14 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors on the host pass for those of device 0."""
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
     way = short_way.ShortWay(
-        short_way._read_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), lambda device: 7
+        places.describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), lambda device: 7
     )
     monkeypatch.setitem(short_way.short_ways, torch.Tensor, way)
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name in ("_prepared", "_addressed", "_seen"):
-            monkeypatch.setattr(module, name, prepared.Memory())
+        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+            monkeypatch.setattr(module, name, memory())
 
 
 def described(*views: ArrayView | None) -> list[Any]:
@@ -160,7 +161,7 @@ def test_tensors_without_strided_memory_take_the_long_way(
 def test_tensors_that_a_transformation_wraps_take_the_long_way(on_device: None) -> None:
     def read(tensor: Any) -> Any:
         with pytest.raises(TypeError, match="without strided memory"):
-            short_way._read_tensor(tensor)
+            places.describe_tensor(tensor)
         return tensor
 
     torch.vmap(read)(torch.zeros(3, 4))

@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_streams import CapturedStreams
 
 import cupytma as tma
 from cupytma.errors import ArrayError
 from cupytma.ops import short_way
 from cupytma.pipeline import launch
+from cupytma.runtime import captures
+from cupytma.runtime import streams as runtime_streams
 from cupytma.runtime.kernel import Kernel
 from cupytma.targets import target
 
 sys.path.append(str(Path(__file__).parents[1] / "runtime"))
 import simulated_cuda
+from fake_cuda import FakeCuda
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 PARTIAL = 0x7700000000
@@ -71,7 +75,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     monkeypatch.setattr(launch, "current_stream", lambda *_: stream)
     monkeypatch.setattr(launch, "current_target", lambda: target("sm_90a"))
     monkeypatch.setattr(launch, "multiprocessors", lambda: 132)
-    monkeypatch.setattr(launch, "is_capturing", lambda handle: False)
+    monkeypatch.setattr(launch, "allocate", lambda size, handle: empty(size, "u1").data)
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_: RESIDENT)
     return cuda
 
@@ -233,11 +237,15 @@ def test_replays_of_a_graph_keep_the_memory_of_partial_results(
 ) -> None:
     kernel = tma.pipeline_kernel("total += a", "float32 a", reduce={"float32 total": "add"}, over="all")
     arguments = Array(0x10000000, np.zeros((4096, 512), np.float32)), Array(0x70000000, np.zeros((), np.float32))
-    monkeypatch.setattr(launch, "_captured", [])
+    streams, module = CapturedStreams(monkeypatch, host := FakeCuda().cuda), SimpleNamespace(cuda=host)
+    for place in (captures, runtime_streams):
+        monkeypatch.setattr(place, "cupy", lambda: module)
+    monkeypatch.setattr(captures, "as_cupy", lambda handle: Stream(ptr=handle))
+    monkeypatch.setattr(launch, "allocate", captures.allocate)
     kernel(arguments[0], out=arguments[1])
-    assert not launch._captured
-    monkeypatch.setattr(launch, "is_capturing", lambda handle: handle == 77)
+    assert not captures._kept
+    streams.begin(77)
     kernel(arguments[0], out=arguments[1])
-    (memory,) = launch._captured
+    ((_, memory),) = captures._kept
     main, combine = cuda.launches[2:]
-    assert words(main.arguments[-1])[0] == words(combine.arguments[2])[0] == memory.data.ptr
+    assert words(main.arguments[-1])[0] == words(combine.arguments[2])[0] == memory.ptr

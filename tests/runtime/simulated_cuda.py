@@ -62,6 +62,7 @@ class SimulatedCuda:
         self.launches: list[SimpleNamespace] = []
         self.waits: list[tuple[int, int]] = []
         self._kernels: list[Any] = []
+        self._monkeypatch = monkeypatch
         driver = SimpleNamespace(launchKernel=self._launch, CUDADriverError=DriverError)
         borrowed = staticmethod(lambda stream: Stream(self, stream.__cuda_stream__()[1]))
         streams = type("Stream", (Stream,), {"from_external": borrowed})
@@ -83,9 +84,10 @@ class SimulatedCuda:
         handle = len(self._kernels)
         self._kernels.append(loaded)
         for device in range(4):
-            loaded._functions[device] = submission.Function(
+            function = submission.Function(
                 SimpleNamespace(shared_size_bytes=STATIC_SHARED), handle, device, loaded.module.target.shared_bytes
             )
+            self._monkeypatch.setitem(loaded._functions, device, function)  # kernels outlive a test
         return loaded
 
     def _launch(self, handle: int, *rest: int) -> None:

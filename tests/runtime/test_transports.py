@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_streams import CapturedStreams
 from fake_cuda import FakeCuda
 from transports import REBIND, compiled
 
@@ -150,9 +151,11 @@ def test_a_write_that_is_captured_first_of_all_needs_no_new_memory(
     assert ctypes.string_at(buffer.address(0), 384) == b"".join(map(bytes, MAPS[:3]))
 
 
-def test_staging_memory_that_a_graph_captured_is_kept_for_its_replays(cuda: FakeCuda) -> None:
+def test_staging_memory_that_a_graph_captured_is_kept_for_its_replays(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     staging, target = Staging(), np.zeros(16, np.uint8)
-    cuda.capturing.add(9)
+    CapturedStreams(monkeypatch, cuda.cuda).begin(9)
     staging.upload(target.ctypes.data, bytes([5] * 16), 9)
     replayed = list(cuda.waiting)
     cuda.run()

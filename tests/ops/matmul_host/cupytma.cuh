@@ -7,75 +7,17 @@
 // stride_byte_offset apart; MN-major, groups of 64 elements leading_byte_offset apart, of eight lines along K
 // stride_byte_offset apart. Bits 4 to 6 of an address are changed by bits 7 to 9.
 #pragma once
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
-#include <cstdio>
-#include <cstring>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
 
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __grid_constant__
-#define __launch_bounds__(...)
+#include "../../cuda_on_host.cuh"
 
-struct Index {
-    unsigned x;
-};
 struct uint2 {
     unsigned x, y;
 };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline thread_local Index threadIdx, blockIdx;
-inline Index gridDim;
-inline std::atomic<int> mistakes;
-constexpr auto patience = std::chrono::seconds(20);
-
-template <class Check>
-void wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Check check)
-{
-    if (!changed.wait_for(lock, patience, check)) {
-        if (mistakes++ == 0) {
-            std::fprintf(stderr, "thread %u of block %u waits in vain\n", threadIdx.x, blockIdx.x);
-        }
-    }
-}
-
-class ThreadBarrier {
-public:
-    void sync(unsigned count) { wait(arrive(count)); }
-
-    // Returns the phase that comes to its end with the last arrival.
-    unsigned arrive(unsigned count)
-    {
-        std::lock_guard<std::mutex> lock(mutex);
-        const unsigned before = phase;
-        if (++come == count) {
-            come = 0;
-            ++phase;
-            changed.notify_all();
-        }
-        return before;
-    }
-    void wait(unsigned before)
-    {
-        std::unique_lock<std::mutex> lock(mutex);
-        wait_until(changed, lock, [&] { return phase != before; });
-    }
-
-private:
-    std::mutex mutex;
-    std::condition_variable changed;
-    unsigned come = 0, phase = 0;
-};
 
 constexpr unsigned shared_size = 1 << 18;
 struct Block {
@@ -85,10 +27,10 @@ struct Block {
 };
 inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
 inline ThreadBarrier of_cluster;
-inline unsigned block_size, cluster_size;
+inline unsigned cluster_size;
 inline Block& block() { return *blocks[blockIdx.x % cluster_size]; }
 
-inline void __syncthreads() { block().named[0].sync(block_size); }
+inline void __syncthreads() { block().named[0].sync(blockDim.x); }
 inline void __syncwarp() { block().warps[threadIdx.x / 32].sync(32); }
 inline unsigned char* host_shared() { return block().shared; }
 inline unsigned __cvta_generic_to_shared(const void* address)
@@ -103,52 +45,14 @@ inline unsigned __float_as_uint(float number)
     std::memcpy(&bits, &number, 4);
     return bits;
 }
-inline float __uint_as_float(unsigned bits)
-{
-    float number;
-    std::memcpy(&number, &bits, 4);
-    return number;
-}
 template <class Number>
 Number __ldcg(const Number* place)
 {
     return *place;
 }
 
-// Of a tensor map: address, bytes of an element, two extents, the stride, and the box of the two.
-typedef struct alignas(64) CUtensorMap_st {
-    unsigned long long opaque[16];
-} CUtensorMap;
-
 namespace cupytma {
 
-struct Mbarrier {
-    unsigned count, pending, phase;
-    long long bytes;
-};
-inline std::map<const void*, Mbarrier> mbarriers;
-inline std::mutex mbarriers_mutex;
-inline std::condition_variable mbarriers_changed;
-
-inline void mbarrier_init(unsigned long long* mbarrier, unsigned count)
-{
-    std::lock_guard<std::mutex> lock(mbarriers_mutex);
-    mbarriers[mbarrier] = {count, count, 0, 0};
-}
-inline void host_arrive(unsigned long long* mbarrier, unsigned arrivals, long long bytes)
-{
-    std::lock_guard<std::mutex> lock(mbarriers_mutex);
-    Mbarrier& barrier = mbarriers.at(mbarrier);
-    mistakes += barrier.pending < arrivals;
-    barrier.pending -= arrivals;
-    barrier.bytes += bytes;
-    if (barrier.pending == 0 && barrier.bytes == 0) {
-        barrier.pending = barrier.count;
-        ++barrier.phase;
-        mbarriers_changed.notify_all();
-    }
-}
-inline void mbarrier_arrive_sink(unsigned long long* mbarrier) { host_arrive(mbarrier, 1, 0); }
 inline void mbarrier_arrive_release_cluster_shared_cluster_sink(unsigned long long* mbarrier)
 {
     host_arrive(mbarrier, 1, 0);
@@ -157,15 +61,6 @@ inline void mbarrier_arrive_release_cluster_shared_cluster_sink(unsigned long lo
 inline void mbarrier_arrive_relaxed_cluster_shared_cluster_sink(unsigned long long* mbarrier)
 {
     host_arrive(mbarrier, 1, 0);
-}
-inline void mbarrier_arrive_expect_tx_sink(unsigned long long* mbarrier, unsigned bytes)
-{
-    host_arrive(mbarrier, 1, bytes);
-}
-inline void mbarrier_wait_parity(unsigned long long* mbarrier, unsigned parity)
-{
-    std::unique_lock<std::mutex> lock(mbarriers_mutex);
-    wait_until(mbarriers_changed, lock, [&] { return mbarriers.at(mbarrier).phase % 2 != parity; });
 }
 inline bool mbarrier_try_wait_parity_acquire_cluster(unsigned long long* mbarrier, unsigned parity)
 {
@@ -178,7 +73,7 @@ inline void barrier_cluster_arrive_relaxed()
 {
     mistakes += is_met;
     is_met = true;
-    met_phase = of_cluster.arrive(block_size * cluster_size);
+    met_phase = of_cluster.arrive(blockDim.x * cluster_size);
 }
 inline void barrier_cluster_wait()
 {
@@ -194,8 +89,6 @@ inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 {
     return reinterpret_cast<unsigned long long>(blocks[rank]->shared + __cvta_generic_to_shared(address));
 }
-inline void fence_mbarrier_init() {}
-inline void fence_proxy_async_shared_cta() {}
 inline void griddepcontrol_launch_dependents() {}
 
 // The work before this kernel ends a while after the first thread waits for it, and others may run ahead meanwhile.
@@ -211,8 +104,6 @@ inline void griddepcontrol_wait()
         work_before = nullptr;
     }
 }
-inline void prefetch_tensormap(const void*) {}
-inline bool elect_sync() { return threadIdx.x % 32 == 0; }
 
 // What a thread has started, in groups, and does when it waits for it.
 class Groups {
@@ -260,6 +151,7 @@ inline unsigned swizzled(unsigned address, unsigned span = 128)
     return address ^ (address >> 7 & (span / 16 - 1)) << 4;
 }
 
+// Of a tensor map: address, bytes of an element, two extents, the stride, and the box of the two.
 template <class Move>
 void for_each_element(const void* tensor_map, const int (&at)[2], const void* tile, bool rounded, Move move)
 {
@@ -384,7 +276,7 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
 {
     mistakes = 0;
     gridDim.x = grid;
-    block_size = threads_of_block;
+    blockDim.x = threads_of_block;
     cluster_size = cluster;
     std::vector<unsigned char> memory(cluster * shared_size + 1024);
     unsigned char* aligned = memory.data() + (1024 - reinterpret_cast<unsigned long long>(memory.data()) % 1024);
@@ -396,18 +288,12 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
             blocks.push_back(std::make_unique<Block>());
             blocks.back()->shared = aligned + rank * shared_size;
         }
-        std::vector<std::thread> threads;
-        for (unsigned number = 0; number < cluster * threads_of_block; ++number) {
-            threads.emplace_back([=] {
-                blockIdx.x = first + number / threads_of_block;
-                threadIdx.x = number % threads_of_block;
-                body();
-                mistakes += !cupytma::stores.empty() || !cupytma::products.empty() || cupytma::is_met;
-            });
-        }
-        for (std::thread& thread : threads) {
-            thread.join();
-        }
+        run_threads(cluster * threads_of_block, [=](unsigned number) {
+            blockIdx.x = first + number / threads_of_block;
+            threadIdx.x = number % threads_of_block;
+            body();
+            mistakes += !cupytma::stores.empty() || !cupytma::products.empty() || cupytma::is_met;
+        });
         for (const auto& block : blocks) {  // a kernel ends after those before it: the next one waits for it alone
             mistakes += !block->has_waited;
         }

@@ -2,52 +2,16 @@
 // once. Blocks run one after the other. Tensor stores round the end of a row up to 16 bytes, as the hardware does.
 #pragma once
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <condition_variable>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <thread>
-#include <vector>
 
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __grid_constant__
-#define __launch_bounds__(...)
+#include "../../cuda_on_host.cuh"
+
 #define __shared__ static
 
 using std::max;
 using std::min;
 
-struct Index {
-    unsigned x;
-};
-inline thread_local Index threadIdx;
-inline Index blockIdx, gridDim, blockDim;
 alignas(128) inline unsigned char dynamic_shared[1 << 18];
-
-class ThreadBarrier {
-public:
-    void sync(unsigned count)
-    {
-        std::unique_lock<std::mutex> lock(mutex);
-        const unsigned before = phase;
-        if (++come == count) {
-            come = 0;
-            ++phase;
-            changed.notify_all();
-        } else {
-            changed.wait(lock, [&] { return phase != before; });
-        }
-    }
-
-private:
-    std::mutex mutex;
-    std::condition_variable changed;
-    unsigned come = 0, phase = 0;
-};
 
 inline ThreadBarrier of_block, named_barriers[16], of_warps[32];
 inline unsigned exchanged_words[1024];
@@ -72,75 +36,15 @@ inline unsigned __cvta_generic_to_shared(const void* address)
 {
     return static_cast<unsigned>(static_cast<const unsigned char*>(address) - dynamic_shared);
 }
-inline float __uint_as_float(unsigned bits)
-{
-    float number;
-    std::memcpy(&number, &bits, 4);
-    return number;
-}
 inline float __int_as_float(int bits) { return __uint_as_float(static_cast<unsigned>(bits)); }
-
-// Of a tensor map: address, rank, bytes of a word, five extents, four strides, and the box in bytes of the last word.
-typedef struct alignas(64) CUtensorMap_st {
-    unsigned long long opaque[16];
-} CUtensorMap;
 
 namespace cupytma {
 
-struct Mbarrier {
-    unsigned count, pending, phase;
-    long long bytes;
-};
-inline std::map<const void*, Mbarrier> mbarriers;
-inline std::mutex mbarriers_mutex;
-inline std::atomic<int> mistakes;
-
-inline void settle(Mbarrier& barrier)
-{
-    if (barrier.pending == 0 && barrier.bytes == 0) {
-        barrier.pending = barrier.count;
-        ++barrier.phase;
-    }
-}
-inline void mbarrier_init(unsigned long long* mbarrier, unsigned count)
-{
-    std::lock_guard<std::mutex> lock(mbarriers_mutex);
-    mbarriers[mbarrier] = {count, count, 0, 0};
-}
-inline void host_arrive(unsigned long long* mbarrier, unsigned arrivals, long long bytes)
-{
-    std::lock_guard<std::mutex> lock(mbarriers_mutex);
-    Mbarrier& barrier = mbarriers.at(mbarrier);
-    mistakes += barrier.pending < arrivals;
-    barrier.pending -= arrivals;
-    barrier.bytes += bytes;
-    settle(barrier);
-}
-inline void mbarrier_arrive_sink(unsigned long long* mbarrier) { host_arrive(mbarrier, 1, 0); }
-inline void mbarrier_arrive_expect_tx_sink(unsigned long long* mbarrier, unsigned bytes)
-{
-    host_arrive(mbarrier, 1, bytes);
-}
-inline void mbarrier_wait_parity(unsigned long long* mbarrier, unsigned parity)
-{
-    while (true) {
-        {
-            std::lock_guard<std::mutex> lock(mbarriers_mutex);
-            if (mbarriers.at(mbarrier).phase % 2 != parity) {
-                return;
-            }
-        }
-        std::this_thread::yield();
-    }
-}
-inline void fence_mbarrier_init() {}
-inline void fence_proxy_async_shared_cta() {}
-inline void prefetch_tensormap(const void*) {}
-inline bool elect_sync() { return threadIdx.x % 32 == 0; }
 inline void bulk_commit_group() {}
 template <int Count> void bulk_wait_group() {}
 template <int Count> void bulk_wait_group_read() {}
 
+// Of a tensor map: address, rank, bytes of a word, five extents, four strides, and the box in bytes of the last word.
 template <int Rank, class Move>
 long long for_each_word(const void* tensor_map, const int (&at)[Rank], unsigned char* shared, bool rounded, Move move)
 {
@@ -190,23 +94,18 @@ void tensor_store(const void* tensor_map, const int (&at)[Rank], const void* sou
 }  // namespace cupytma
 
 template <class Body>
-int host_launch(unsigned grid, unsigned block, Body body)
+int host_launch(unsigned grid, unsigned block_size, Body body)
 {
-    cupytma::mistakes = 0;
+    mistakes = 0;
     gridDim.x = grid;
-    blockDim.x = block;
-    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
+    blockDim.x = block_size;
+    for (unsigned block = 0; block < grid; ++block) {
         std::memset(dynamic_shared, 0xAB, sizeof dynamic_shared);
-        std::vector<std::thread> threads;
-        for (unsigned thread = 0; thread < block; ++thread) {
-            threads.emplace_back([=] {
-                threadIdx.x = thread;
-                body();
-            });
-        }
-        for (std::thread& thread : threads) {
-            thread.join();
-        }
+        run_threads(block_size, [=](unsigned thread) {
+            blockIdx.x = block;
+            threadIdx.x = thread;
+            body();
+        });
     }
-    return cupytma::mistakes;
+    return mistakes;
 }
