@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from cupytma.errors import ArrayError
 from cupytma.ops.matmul_operands import Operands
@@ -44,8 +45,8 @@ _FILLING = 600  # cycles until the first stage is there
 _PREPARED = 0.5  # of filling, and of a shared sum: what is left where loads of weights begin before
 _WRITING = 25  # cycles, for each element of the result that a thread has
 _SHARING, _SENDING = 520, 44  # cycles for each block that shares a sum, and for each element that a thread has of it
-# Cycles of a stage for each element that a thread adds in float32, by how many sums the tensor cores have room for:
-# with one they wait.
+# Cycles of a stage for each element that a thread adds in float32, by how many sums, or parts of one, the tensor cores
+# have room for: with one they wait.
 _PROMOTING = {1: 1.32, 2: 0.27}
 _OUTSIDE = 2.7  # cycles of a stage for each row that is loaded from outside of an operand
 _CLUSTER = 0.11  # of a stage's time, for each further block that loads are shared with: they wait for one another
@@ -196,11 +197,16 @@ _FEW_ROWS = (
     ),
 )
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
-_SOME_ROWS = tuple(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 64), (2, 64), (1, 128)))
+_SOME_ROWS = (
+    *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64), (1, 128))),
+    *(Configuration(1, 32, consumers=consumers, resident=2) for consumers in (1, 2)),
+    Configuration(1, 32),
+    Configuration(2, 32, consumers=1),
+)
 _MANY_ROWS = (
     # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
-    *(Configuration(1, columns) for columns in (64, 128, 192, 256)),
-    *(Configuration(2, columns) for columns in (64, 128)),
+    *(Configuration(1, columns) for columns in (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)),
+    *(Configuration(2, columns) for columns in (64, 96, 112, 128)),
     # Pairs that load for one another.
     *(Configuration(1, columns, 2) for columns in (128, 192, 256)),
     Configuration(1, 256, 1, 2),
@@ -220,6 +226,7 @@ _LEGAL: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
     "resident": (1, 2, 3, 4),
 }
+_FITTED_WAVES = 4  # for which tiles are made as wide as fills them
 _MOST_CLUSTER = 8  # blocks of a cluster, on every device
 
 
@@ -300,8 +307,9 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool) -> fl
     rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
     row_tiles, column_tiles = tiles_of(c, operands)
     multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
-    # wgmma reads both operands from shared memory, which loads write once.
-    passing = instructions * (INSTRUCTION_ROWS + c.tile_columns) + c.tile_rows + c.tile_columns
+    # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
+    parts = c.promoted_parts if is_promoted else 1
+    passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + c.tile_rows + c.tile_columns
     outside = [
         max(0.0, extent - whole / max(1, tiles)) / parts
         for extent, whole, tiles, parts in (
@@ -313,7 +321,7 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool) -> fl
         multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * sum(outside)
     )
     if is_promoted:
-        cycles += _PROMOTING[c.stage_sums] * _elements(c)
+        cycles += _PROMOTING[max(parts, c.stage_sums)] * _elements(c)
     return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
 
 
@@ -378,9 +386,34 @@ def cost_of(
     return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
 
 
-def possible(operands: Operands, is_promoted: bool, most_bytes: int) -> Iterator[Configuration]:
-    """The table's ways of tiling a product."""
-    return (c for c in CONFIGURATIONS if not problem_with(c, operands, is_promoted, most_bytes))
+def _fitted(operands: Operands, multiprocessors: int) -> Iterator[Configuration]:
+    """Ways that are as wide as a product asks for.
+
+    So wide that tiles of one wave, or a few, are as many as the multiprocessors; or as a has rows, or half of them.
+    """
+    for row_blocks, consumers, is_swapped in product((1, 2), (2, 1), (False, True)):
+        rows, columns = (operands.n, operands.m) if is_swapped else (operands.m, operands.n)
+        row_tiles = -(-rows // (row_blocks * consumers * INSTRUCTION_ROWS))
+        for waves in range(1, _FITTED_WAVES + 1):
+            if at_once := multiprocessors * waves // max(1, row_tiles):
+                yield Configuration(row_blocks, _width(columns, at_once), is_swapped=is_swapped, consumers=consumers)
+    for tiles, split in product((1, 2), (1, 2, 3)):
+        width = _width(operands.m, tiles)
+        yield Configuration(1, width, split=split, is_swapped=True, consumers=1)
+        yield Configuration(1, width, split=split + 1, is_swapped=True, consumers=1, resident=3)
+
+
+def _width(columns: int, tiles: int) -> int:
+    """Of so many tiles for so many columns: a multiple of eight."""
+    return 8 * -(-columns // (8 * tiles))
+
+
+def possible(
+    operands: Operands, is_promoted: bool, most_bytes: int, multiprocessors: int
+) -> Iterator[Configuration]:
+    """The table's ways of tiling a product, and those that are as wide as it asks for."""
+    ways = dict.fromkeys((*CONFIGURATIONS, *_fitted(operands, multiprocessors)))
+    return (c for c in ways if not problem_with(c, operands, is_promoted, most_bytes))
 
 
 def choose(
@@ -388,7 +421,7 @@ def choose(
 ) -> Configuration:
     """The cheapest way by the model; of equals the first in the table."""
     return min(
-        possible(operands, is_promoted, most_bytes),
+        possible(operands, is_promoted, most_bytes, multiprocessors),
         key=lambda c: cost_of(c, operands, is_promoted, multiprocessors, is_static).seconds,
     )
 

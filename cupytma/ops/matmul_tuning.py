@@ -223,7 +223,7 @@ def candidates(plan: MatmulPlan) -> list[MatmulPlan]:
     """
     costs = {
         c: cost_of(c, plan.operands, plan.is_promoted, plan.multiprocessors, plan.is_static).seconds
-        for c in possible(plan.operands, plan.is_promoted, plan.most_bytes)
+        for c in possible(plan.operands, plan.is_promoted, plan.most_bytes, plan.multiprocessors)
     }
     least = min(costs.values())
     chosen = sorted((c for c in costs if costs[c] <= _MOST_COST * least), key=costs.__getitem__)

@@ -182,7 +182,7 @@ def test_candidates_are_the_ways_that_the_model_does_not_find_far_too_expensive(
     plan = planned(4096, 4096, 4096)
     costs = {
         c: cost_of(c, plan.operands, plan.is_promoted, 132).seconds
-        for c in possible(plan.operands, plan.is_promoted, HOPPER.shared_bytes)
+        for c in possible(plan.operands, plan.is_promoted, HOPPER.shared_bytes, 132)
     }
     found = candidates(plan)
     assert found[0].configuration == plan.configuration
