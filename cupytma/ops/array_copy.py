@@ -11,7 +11,7 @@ from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
 from cupytma.ops.prepared import Memory, Prepared, Recurring
 from cupytma.ops.prepared import prepare as prepare_copy
-from cupytma.ops.short_way import launch_the_long_way, short_ways
+from cupytma.ops.short_way import ShortWay, launch_the_long_way, short_ways
 from cupytma.runtime.device import cupy
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.plan import Template
@@ -88,30 +88,36 @@ def move(
     if way is None or kind is not destination.__class__ or stream is not None:
         _move_any(source, axes, destination, stream, prepare, index)
         return
-    read, _, handle_on = way
     try:
-        if index is None:
-            exact: tuple[Any, ...] = axes, read(source), read(destination)
-        elif kind is index.__class__:
-            exact = axes, read(source), read(destination), read(index)
+        guarded = None
+        if index is None and way.guard is not None:
+            guarded = _guarded.get((axes, source.data_ptr(), destination.data_ptr()))
+        if guarded is not None and guarded[1](source, destination):
+            known: Known | None = guarded[0]
         else:
-            raise TypeError
-        known = _addressed.get(exact)
-    except TypeError:  # host memory, an index of another kind, or axes that are none: the long way says so
+            read = way.read
+            exact: tuple[Any, ...] = axes, read(source), read(destination)
+            if index is not None:
+                if kind is not index.__class__:
+                    raise TypeError
+                exact = *exact, read(index)
+            known = _addressed.get(exact)
+    except (TypeError, RuntimeError):  # host memory or none, an index of another kind, axes that are none: it says so
         _move_any(source, axes, destination, stream, prepare, index)
         return
-    if known is not None and known[0] == current_device():
-        handle = handle_on(known[0])
+    if known is None:
+        _move_described(exact, way, prepare, source, destination, index)
+    elif known[0] != current_device():
+        _move_any(source, axes, destination, stream, prepare, index)
+    else:
+        handle = way.handle(known[0])
         for launch in known[1]:
             launch(handle)
-        return
-    _move_described(exact, handle_on, prepare, source, destination, index)
 
 
 def _move_described(
-    exact: tuple[Any, ...], handle_on: Callable[[int], int], prepare: Prepare | None, source: Any, destination: Any,
-    index: Any,
-) -> None:  # fmt: skip
+    exact: tuple[Any, ...], way: ShortWay, prepare: Prepare | None, source: Any, destination: Any, index: Any
+) -> None:
     """Move between arrays as they are described, on their device."""
     axes, *descriptions = exact
     place = descriptions[0][1]
@@ -124,9 +130,12 @@ def _move_described(
         prepared = _prepare_views(axes, prepare, source, destination, index)
         _prepared.keep(key, prepared)
     addresses = [description[0] for description in descriptions]
-    prepared.launch(handle_on(place), *addresses)
+    prepared.launch(way.handle(place), *addresses)
     if _addressed.recurs(exact):
-        _addressed.keep(exact, (place, prepared.at(*addresses)))
+        known = place, prepared.at(*addresses)
+        _addressed.keep(exact, known)
+        if index is None and way.guard is not None and (test := way.guard((source, destination))) is not None:
+            _guarded.keep((axes, *addresses), (known, test))
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
@@ -155,8 +164,11 @@ def _prepare(source: ArrayView, axes: tuple[int, ...] | None, destination: Array
 
 
 _prepared: Memory[Prepared] = Memory()
-# Launches by the operation, the arrays' layouts and their addresses.
-_addressed: Recurring[tuple[int, tuple[Callable[[int], None], ...]]] = Recurring()
+# Launches and their device, by the operation, the arrays' layouts and their addresses.
+Known = tuple[int, tuple[Callable[[int], None], ...]]
+_addressed: Recurring[Known] = Recurring()
+# Of those between two of torch's tensors: by their addresses, and a test whether tensors there have these layouts.
+_guarded: Memory[tuple[Known, Callable[..., bool]]] = Memory()
 Prepare = Callable[..., Prepared]
 
 

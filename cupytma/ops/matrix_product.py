@@ -208,27 +208,36 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         _multiply_any(options, arrays, stream)
         return
     try:
-        read = way.read
-        exact = options, *[_ABSENT if array is None else read(array) for array in arrays]
-        known = _addressed.get(exact)
-    except TypeError:  # host memory, or options that are none
+        guarded = None
+        if way.guard is not None:
+            guarded = _guarded.get((options, *[None if array is None else array.data_ptr() for array in arrays]))
+        if guarded is not None and guarded[1](*[array for array in arrays if array is not None]):
+            known: Known | None = guarded[0]
+        else:
+            read = way.read
+            exact = options, *[_ABSENT if array is None else read(array) for array in arrays]
+            known = _addressed.get(exact)
+    except (TypeError, RuntimeError):  # host memory or none, or options that are none
         _multiply_any(options, arrays, stream)
         return
-    place = exact[1][1]
+    place = exact[1][1] if known is None else known[0]
     if place != current_device():
         _multiply_any(options, arrays, stream)
         return
     handle = way.handle(place)
-    if known is not None:
-        for launch in known:
-            launch(handle)
+    if known is None:
+        _multiply_described(exact, handle, arrays, way.guard)
         return
-    _multiply_described(exact, handle, arrays)
+    for launch in known[1]:
+        launch(handle)
 
 
-def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...]) -> None:
+def _multiply_described(
+    exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...],
+    guard: Callable[[Sequence[Any]], Callable[..., bool] | None] | None,
+) -> None:  # fmt: skip
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
-    since = _prepared.forgotten, _addressed.forgotten
+    since = _prepared.forgotten, _addressed.forgotten, _guarded.forgotten
     options, *described = exact
     key = options, *((start % LINE, *others) for start, *others in described)
     prepared = _prepared.get(key)
@@ -238,12 +247,19 @@ def _multiply_described(exact: tuple[Any, ...], handle: int, arrays: tuple[Any, 
     addresses = tuple(one[0] for one in described)
     prepared(handle, addresses)
     if _addressed.recurs(exact):
-        _addressed.keep(exact, tuple(launch.at(*addresses) for launch in prepared.launches), since[1])
+        known = described[0][1], tuple(launch.at(*addresses) for launch in prepared.launches)
+        _addressed.keep(exact, known, since[1])
+        if guard is not None and (test := guard([array for array in arrays if array is not None])) is not None:
+            places = [None if array is None else start for array, start in zip(arrays, addresses, strict=True)]
+            _guarded.keep((options, *places), (known, test), since[2])
 
 
 _ABSENT = (0, None)
-# Launches by the options, the arrays' layouts and their addresses.
-_addressed: Recurring[tuple[Callable[[int], None], ...]] = Recurring()
+# Launches and their device, by the options, the arrays' layouts and their addresses.
+Known = tuple[int, tuple[Callable[[int], None], ...]]
+_addressed: Recurring[Known] = Recurring()
+# Of those between torch's tensors: by the options and addresses, and a test whether tensors there have these layouts.
+_guarded: Memory[tuple[Known, Callable[..., bool]]] = Memory()
 # How a result is allocated, by the operands' layouts and what is said of types.
 _allocations: Memory[Callable[[Any], Any]] = Memory()
 
@@ -335,7 +351,7 @@ def prepared_for(options: tuple[Any, ...], views: tuple[ArrayView | None, ...], 
 
 def forget_prepared() -> None:
     """Forget how products are carried out, so that each is planned anew."""
-    for memory in (_prepared, _addressed):
+    for memory in (_prepared, _addressed, _guarded):
         memory.forget()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from cupytma.ops.groups import PreparedGroups
 from cupytma.runtime.captures import capture_of
+from cupytma.runtime.tensor_guards import guard_of
 
 _KEPT = 16
 Lists = Sequence[Sequence[Any]]
@@ -112,7 +113,7 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
     """
     data_ptr = tensor.data_ptr
     places = [list(map(data_ptr, several)) for several in arrays]
-    guards = [_guard(several) for several in arrays]
+    guards = [guard_of(several) for several in arrays]
     kept = _layouts(arrays) if None in guards else None
 
     def lie_alike(others: Lists) -> bool:
@@ -132,18 +133,3 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
 
 def _layouts(arrays: Lists) -> Any:
     return [[(t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()) for t in several] for several in arrays]
-
-
-def _guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """torch's test for tensors of the types, devices, shapes and strides of some; None where it has none."""
-    if not tensors:
-        return bool
-    try:
-        from torch._C._dynamo.guards import TensorGuards
-
-        check: Callable[..., bool] = TensorGuards(
-            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
-        ).check
-        return check if check(*tensors) is True else None
-    except Exception:  # it is no part of torch's public interface
-        return None

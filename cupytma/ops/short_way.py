@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cupytma.runtime.device import cupy
 from cupytma.runtime.places import describe_cupy_array, describe_tensor, library_of
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, torch_handles, wait_for
+from cupytma.runtime.tensor_guards import guard_of
 from cupytma.tensormap.arrays import ArrayView
 
 
@@ -24,11 +25,14 @@ class ShortWay(NamedTuple):
         Its shape, strides and dtype.
     handle : callable
         The handle of the library's current stream on a device.
+    guard : callable or None
+        Makes a test for arrays of the types and layouts of some; see `guard_of`.
     """
 
     read: Callable[[Any], tuple[Any, ...]]
     layout: Callable[[Any], tuple[Any, ...]]
     handle: Callable[[int], int]
+    guard: Callable[[Sequence[Any]], Callable[..., bool] | None] | None = None
 
 
 OF_CUPY = ShortWay(describe_cupy_array, attrgetter("shape", "strides", "dtype"), current_handle)
@@ -41,7 +45,7 @@ def learn(kind: type) -> None:
     library = library_of(kind)
     if library == "torch":
         short_ways[kind] = ShortWay(
-            describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), torch_handles()
+            describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), torch_handles(), guard_of
         )
     elif library == "cupy":
         short_ways[kind] = OF_CUPY

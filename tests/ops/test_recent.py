@@ -27,7 +27,7 @@ CHANGES = {
 @pytest.fixture(params=[True, False], ids=["guarded", "compared"])
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     if not request.param:
-        monkeypatch.setattr(recent, "_guard", lambda tensors: None)
+        monkeypatch.setattr(recent, "guard_of", lambda tensors: None)
     return [[torch.zeros(4, 8) for _ in range(5)] for _ in range(2)]
 
 

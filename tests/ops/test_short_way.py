@@ -12,6 +12,7 @@ import pytest
 from cupytma.errors import ArrayError
 from cupytma.ops import array_copy, groups, matrix_product, prepared, short_way
 from cupytma.runtime import places
+from cupytma.runtime.tensor_guards import guard_of
 from cupytma.tensormap.arrays import ArrayView, view_of
 
 torch = pytest.importorskip("torch")
@@ -42,19 +43,21 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=[True, False], ids=["with torch's test", "without"])
+def on_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors on the host pass for those of device 0."""
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
     way = short_way.ShortWay(
-        places.describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), lambda device: 7
-    )
+        places.describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), lambda device: 7,
+        guard_of if request.param else None,
+    )  # fmt: skip
     monkeypatch.setitem(short_way.short_ways, torch.Tensor, way)
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
-            monkeypatch.setattr(module, name, memory())
+        for name in ("_prepared", "_guarded"):
+            monkeypatch.setattr(module, name, prepared.Memory())
+        monkeypatch.setattr(module, "_addressed", prepared.Recurring())
 
 
 def described(*views: ArrayView | None) -> list[Any]:
@@ -127,6 +130,49 @@ def test_products_are_of_the_tensors_as_they_are_now(
         for _ in range(chance.choice((1, 3))):
             matrix_product._multiply((False,), tuple(given), None)
             assert launched.pop() == described(*(None if array is None else view_of(array) for array in given))
+
+
+@pytest.mark.parametrize("other", ["negated", "conjugated"])
+def test_tensors_whose_elements_are_not_those_in_memory_take_the_long_way(
+    on_device: None, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Though they lie where those lay that came before, with the same shape, strides and type."""
+    went: list[Any] = []
+    monkeypatch.setattr(array_copy, "_move_any", lambda *given: went.append(given))
+    memory = torch.zeros(16, dtype=torch.complex64)
+    usual, unusual = {
+        "negated": (memory.imag, memory.conj().imag), "conjugated": (memory, memory.conj()),
+    }[other]  # fmt: skip
+    assert usual.data_ptr() == unusual.data_ptr()
+    out, launched = torch.zeros_like(usual), []
+    for _ in range(5):
+        array_copy.move(usual, "noted", out, None, lambda view, _, other: Noted(launched, view, other))
+    assert len(launched) == 5
+    array_copy.move(unusual, "noted", out)
+    array_copy.move(out, "noted", unusual)
+    assert len(went) == 2
+    assert len(launched) == 5
+
+
+def test_an_error_of_a_launch_is_not_taken_for_a_tensor_that_cannot_be_read(on_device: None) -> None:
+    class Failing(Noted):
+        def at(self, *addresses: int) -> tuple[Callable[[int], None], ...]:
+            def launch(handle: int) -> None:
+                raise RuntimeError("the launch")
+
+            return (launch,)
+
+    pair, launched = (torch.zeros(8, 8), torch.zeros(8, 8)), []
+
+    def move() -> None:
+        array_copy.move(pair[0], "noted", pair[1], None, lambda view, _, to: Failing(launched, view, to))
+
+    move()
+    move()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the launch"):
+            move()
+    assert len(launched) == 2
 
 
 UNREADABLE = {
