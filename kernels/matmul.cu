@@ -88,18 +88,14 @@ __device__ __forceinline__ void load_tiles(
             &barriers.full[stage]);
     };
 
-    // Weights that the kernel before this one does not write need not wait for it.
+    // Weights that the kernel before this one does not write need not wait for it. They are the rows.
     unsigned started = 0;
     Tiles tiles(product);
-#if STATIC_B
+#if ROWS_BEFORE
     const unsigned first = depth.blocks() < stages ? depth.blocks() : stages;
     for (; started < first && tiles.left(); ++started) {
         cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[started], stage_bytes);
-        if (SWAPPED) {
-            load_rows(tiles, depth.begin + started, started);
-        } else {
-            load_columns(tiles, depth.begin + started, started);
-        }
+        load_rows(tiles, depth.begin + started, started);
     }
 #endif
     cupytma::griddepcontrol_wait();
@@ -107,19 +103,14 @@ __device__ __forceinline__ void load_tiles(
     for (; tiles.left(); tiles.next()) {
 #pragma unroll 1
         for (unsigned block = depth.begin; block < depth.end; ++block, at.advance()) {
-            const bool weights_started = started > 0;
-            if (weights_started) {
+            if (started > 0) {
                 --started;
             } else {
                 cupytma::mbarrier_wait_parity(&barriers.empty[at.stage], at.parity ^ 1);  // in the first round it is empty already
                 cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[at.stage], stage_bytes);
-            }
-            if (!(SWAPPED && weights_started)) {
                 load_rows(tiles, block, at.stage);
             }
-            if (SWAPPED || !weights_started) {
-                load_columns(tiles, block, at.stage);
-            }
+            load_columns(tiles, block, at.stage);
         }
     }
 }

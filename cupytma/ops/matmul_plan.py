@@ -84,7 +84,7 @@ class MatmulPlan:
     is_promoted : bool
         Each stage's sum is added in float32.
     is_static : bool
-        Loads of b begin before the kernels before this one have ended.
+        Loads of b may begin before the kernels before this one have ended.
     multiprocessors : int
         That it was planned for.
     most_bytes : int
@@ -100,6 +100,14 @@ class MatmulPlan:
     multiprocessors: int
     most_bytes: int
     measured: Measured | None = None
+
+    @property
+    def begins_before(self) -> bool:
+        """Whether loads of b begin before the kernels before this one have ended: where they are those of the rows.
+
+        As columns they gain nothing: they take from what the work before still loads (measured).
+        """
+        return self.is_static and self.configuration.is_swapped
 
     @property
     def is_empty(self) -> bool:
@@ -230,7 +238,7 @@ class MatmulPlan:
             "STAGES": self.stages,
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
-            "PROMOTE": c.stage_sums if self.is_promoted else 0, "STATIC_B": int(self.is_static),
+            "PROMOTE": c.stage_sums if self.is_promoted else 0, "ROWS_BEFORE": int(self.begins_before),
             "ELEMENT_BYTES": types[0].bytes,
             "ROWS_MN_MAJOR": int(self.rows.is_mn_major), "COLUMNS_MN_MAJOR": int(self.columns.is_mn_major),
             "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),

@@ -41,7 +41,7 @@ def matmul_program(
     stages : int
         Pieces in flight in a block. Default: as many as the kernel has.
     static_b : bool
-        Loads of b begin first.
+        Loads of b begin first, where they are the rows.
 
     Returns
     -------
@@ -157,10 +157,10 @@ class _Schedule:
         yield from self.meet_first(t)
         tiles, depth = self.tiles(t), self.depth(t)
         work = [(tile, block) for tile in tiles for block in depth]
-        started = min(self.stages, len(depth)) if self.plan.is_static else 0
+        started = min(self.stages, len(depth)) if self.plan.begins_before else 0
         for number in range(started):
             yield from self.announce(t, number)
-            yield from self.load(t, number, *work[number], weights=True)
+            yield from self.load_rows(t, number, *work[number])
         for number, (tile, block) in enumerate(work):
             if number >= started:
                 wait = t.mbarrier_wait_parity(
@@ -168,8 +168,8 @@ class _Schedule:
                 )
                 yield wait.named("wait for an empty stage")
                 yield from self.announce(t, number)
-                yield from self.load(t, number, tile, block, weights=True)
-            yield from self.load(t, number, tile, block, weights=False)
+                yield from self.load_rows(t, number, tile, block)
+            yield from self.load_columns(t, number, tile, block)
         if t.cluster > 1:
             yield from meet(t, "last barrier")
 
@@ -177,19 +177,34 @@ class _Schedule:
         bytes_of_stage = self.configuration.stage_bytes
         yield t.mbarrier_arrive_expect_tx(self.full[number % self.stages], bytes_of_stage).named("announce")
 
-    def load(self, t: Thread, number: int, tile: tuple[int, int], block: int, weights: bool) -> Body:
-        """This block's share of one operand: of the weights, or of the other."""
-        c, stage = self.configuration, number % self.stages
+    def load_rows(self, t: Thread, number: int, tile: tuple[int, int], block: int) -> Body:
+        c, (row, column) = self.configuration, self.place(t)
+        sharing = [row + c.cluster_rows * i for i in range(c.cluster_columns)]
+        return self.load(
+            t, number, block, (self.plan.rows, self.rows_map, self.rows), (tile[0], c.tile_rows), column, sharing
+        )
+
+    def load_columns(self, t: Thread, number: int, tile: tuple[int, int], block: int) -> Body:
+        c, (row, column) = self.configuration, self.place(t)
+        sharing = [i + c.cluster_rows * column for i in range(c.cluster_rows)]
+        return self.load(
+            t, number, block, (self.plan.columns, self.columns_map, self.columns), (tile[1], c.tile_columns), row,
+            sharing,
+        )  # fmt: skip
+
+    def place(self, t: Thread) -> tuple[int, int]:
+        """The block's row and column of the cluster, whose blocks share loads."""
+        c = self.configuration
         rank = 0 if c.split > 1 else t.rank
-        row, column = rank % c.cluster_rows, rank // c.cluster_rows
-        if weights == c.is_swapped:
-            matrix, tensor_map, shared = self.plan.rows, self.rows_map, self.rows[stage]
-            start, extent, parts, part = tile[0], c.tile_rows, c.cluster_columns, column
-            sharing = [row + c.cluster_rows * i for i in range(parts)]
-        else:
-            matrix, tensor_map, shared = self.plan.columns, self.columns_map, self.columns[stage]
-            start, extent, parts, part = tile[1], c.tile_columns, c.cluster_rows, row
-            sharing = [i + c.cluster_rows * column for i in range(parts)]
+        return rank % c.cluster_rows, rank // c.cluster_rows
+
+    def load(
+        self, t: Thread, number: int, block: int, operand: tuple[Matrix, Any, list[ProgramArray]],
+        extent_of_tile: tuple[int, int], part: int, sharing: list[int],
+    ) -> Body:  # fmt: skip
+        """This block's share of one operand."""
+        stage, (matrix, tensor_map, stages), (start, extent) = number % self.stages, operand, extent_of_tile
+        shared, parts = stages[stage], len(sharing)
         share, depth = extent // parts, SPAN_BYTES // matrix.type.bytes * block
         box = INSTRUCTION_ROWS if matrix.is_mn_major else share
         mask = sum(1 << other for other in sharing) if parts > 1 else None

@@ -144,6 +144,7 @@ class WorkBefore:
 BEFORE = [
     (70, 136, 272, "float8_e4m3fn", False, C(1, 64), False),
     (70, 136, 272, "float8_e4m3fn", False, C(1, 64), True),
+    (70, 136, 272, "float8_e4m3fn", False, C(1, 72, is_swapped=True), True),
     (70, 136, 144, "bfloat16", True, C(1, 128, 1, 2, is_ping_pong=True), True),
     (70, 133, 144, "bfloat16", True, C(1, 64, 2, is_swapped=True), True),
     (9, 133, 528, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True, consumers=1, resident=2), True),
@@ -172,7 +173,7 @@ def test_a_static_b_is_read_before_the_kernel_before_has_ended(folder: Path) -> 
         work.b[...] = 0  # too late: the one tile's stages are loaded
 
     given = work.a, work.b, work.out, *work.scales, work.bias
-    multiply_on_host(folder, *given, configuration=C(1, 64), static_b=True, before=before)
+    multiply_on_host(folder, *given, configuration=C(1, 128, is_swapped=True), static_b=True, before=before)
     np.testing.assert_array_equal(work.out, work.want)
 
 
