@@ -75,7 +75,7 @@ def matmul(
         The tensor cores add products of float8 with fewer bits than float32 has. By default the sum of each 128 along K
         is added in float32; with this, all is left to them.
     static_b : bool
-        The caller's word that no work that has not ended writes `b`: its loads then wait for nothing (programmatic
+        The caller's word that no work that has not ended writes `b`: its loads may then begin before (programmatic
         dependent launch). That work is the kernel launched just before on the stream, and where that is a product too,
         also what comes before it: products that follow one another begin while several of them still run. Weights are
         safe that were written before a kernel launched the ordinary way, a copy or a synchronisation.
