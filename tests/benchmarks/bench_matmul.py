@@ -30,8 +30,9 @@ from typing import Any
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration
+from cupytma.ops.matmul_configuration import Configuration
 from cupytma.ops.matmul_plan import matmul_module
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime.compiler import current_target
 from cupytma.tensormap.arrays import ArrayView
 

@@ -16,9 +16,10 @@ from matmul_arrays import judged_of
 
 import cupytma as tma
 from cupytma.errors import ArrayError, NoDeviceError, TargetError
-from cupytma.ops.matmul_configuration import _LEGAL, CONFIGURATIONS, Configuration, problem_with, tiles_of
+from cupytma.ops.matmul_configuration import _LEGAL, Configuration, problem_with, tiles_of
 from cupytma.ops.matmul_operands import Operands, check_operands
 from cupytma.ops.matmul_plan import plan_matmul
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime.device import has_tma_device
 from cupytma.targets import target
 from cupytma.tensormap.arrays import ArrayView

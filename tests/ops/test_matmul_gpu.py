@@ -11,8 +11,9 @@ from matmul_arrays import TYPES, expected, matrix, operands
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with
+from cupytma.ops.matmul_configuration import Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime.compiler import current_target
 from cupytma.tensormap.arrays import view_of
 

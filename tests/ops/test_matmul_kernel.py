@@ -10,10 +10,11 @@ from matmul_arrays import matrix, operands
 
 from cupytma import ptx, sim
 from cupytma.kernels import source
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, ROUND, Configuration, problem_with
+from cupytma.ops.matmul_configuration import Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_schedule import element_offsets
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.targets import target
 from cupytma.tensormap.arrays import view_of
 
@@ -44,9 +45,11 @@ def test_every_configuration_compiles_and_keeps_its_sums_in_registers(plan: Matm
     assert (found.spill_store_bytes, found.spill_load_bytes, found.stack_bytes) == (0, 0, 0)
     assert found.registers * plan.size.threads <= 65536
     assert "wgmma" not in module.log  # what the assembler says where it has to put products one after the other
-    # Those of one stage, and where sums of two are held those of a round as well.
-    stages = 1 + ROUND * (plan.defines()["PROMOTE"] == 2)
-    assert module.ptx.count("wgmma.mma_async") == 4 * plan.configuration.row_blocks * stages
+    # Those of one stage, and where two sums or parts of one are held those of a round as well.
+    defines = plan.defines()
+    parts, in_turn = int(defines["COLUMN_PARTS"]), defines["PROMOTE"] == 2 or defines["COLUMN_PARTS"] == 2
+    stages = 1 + int(defines["ROUND"]) * in_turn
+    assert module.ptx.count("wgmma.mma_async") == 4 * plan.configuration.row_blocks * parts * stages
 
 
 @pytest.mark.parametrize("is_mn_major", [False, True])
