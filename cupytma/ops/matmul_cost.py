@@ -6,32 +6,40 @@ from dataclasses import dataclass
 
 from cupytma.ops.matmul_configuration import INSTRUCTION_ROWS, SPAN_BYTES, Configuration, tiles_of
 from cupytma.ops.matmul_operands import Operands
+from cupytma.targets import target
 
 # What the model knows of a device, an H200 SXM under load; an H100 has the same but 3.35 of 4.8e12 bytes a second of
 # memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
 # few rows take longer than is said here.
-_CLOCK = 1.78e9  # cycles a second
-_MEMORY_BYTES = 4.25e12  # a second, from memory
-_CACHE_BYTES = 12.8e12  # a second, from L2 into all multiprocessors
+_CLOCK = 1.8e9  # cycles a second
+_MEMORY_BYTES = 4.5e12  # a second, from memory
+_CACHE_BYTES = 12.7e12  # a second, from L2 into all multiprocessors
 _LOAD_BYTES = 72  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
+_MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels. All are fitted to times of 130 products on an H200, with _CLOCK and the first three of
-# the bytes above.
-_LAUNCH = 0.73e-6  # seconds that a launch takes after the one before
-_FILLING = 600  # cycles until the first stage is there
-_PREPARED = 0.5  # of filling, and of a shared sum: what is left where loads of weights begin before
-_WRITING = 25  # cycles, for each element of the result that a thread has
-_SHARING, _SENDING = 520, 44  # cycles for each block that shares a sum, and for each element that a thread has of it
-# Cycles of a stage for each element that a thread adds in float32, by how many sums, or parts of one, the tensor cores
-# have room for: with one they wait.
-_PROMOTING = {1: 1.32, 2: 0.27}
-_OUTSIDE = 2.7  # cycles of a stage for each row that is loaded from outside of an operand
-_CLUSTER = 0.11  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN_BYTES = 13.3e12  # a second, of weights that more blocks than one load, beside what comes from memory
-_IDLE = 0.19  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.04  # of what takes less time than the rest, at the same time: what shows nevertheless
+# What it knows of the kernels. All are fitted to times of 135 products on an H200, with _CLOCK, _MEMORY_BYTES and
+# _CACHE_BYTES above.
+_LAUNCH = 0.4e-6  # seconds that a launch takes after the one before
+_FILLING = 590  # cycles until the first stage is there
+_PREPARED = 0.34  # of filling, and of a shared sum: what is left where loads of weights begin before
+# Seconds that are lost where loads of b begin before and b has the columns, with a block on each multiprocessor; less
+# with fewer (measured of float8, up to M = 128).
+_UNPREPARED = 0.78e-6
+_WRITING = 18  # cycles, for each element of the result that a thread has
+_SHARING, _SENDING = 820, 68  # cycles for each block that shares a sum, and for each element that a thread has of it
+_STAGE = 30  # cycles of a stage beside what is the slowest of it
+_STORED = 0.78  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 2200  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+# Cycles of a stage for each element that a thread adds in float32, by how many sums of a stage it has room for, or
+# parts of one: with one the tensor cores wait.
+_PROMOTING = {(1, 1): 1.8, (2, 1): 0.81, (1, 2): 0.1}
+_OUTSIDE = 6.5  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.13  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 1.1  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.29  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.07  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -58,28 +66,33 @@ class Cost:
     floor_seconds: float
 
 
-def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool) -> float:
-    """Of one block, alone on a multiprocessor: whatever is the slowest of the tensor cores, shared memory and loads."""
+def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neighbours: int) -> float:
+    """Of one block, in turn with its neighbours on a multiprocessor.
+
+    Whatever is the slowest of the tensor cores, shared memory, what comes from L2 and how long each load takes.
+    """
     kind, instructions = operands.a.type, c.tile_rows // INSTRUCTION_ROWS
-    rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
-    row_tiles, column_tiles = tiles_of(c, operands)
     multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
     # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
     parts = c.promoted_parts if is_promoted else 1
-    passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + c.tile_rows + c.tile_columns
-    outside = [
-        max(0.0, extent - whole / max(1, tiles)) / parts
-        for extent, whole, tiles, parts in (
-            (c.tile_rows, rows, row_tiles * c.cluster_rows, c.cluster_columns),
-            (c.tile_columns, columns, column_tiles * c.cluster_columns, c.cluster_rows),
-        )
-    ]
-    cycles = max(
-        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * sum(outside)
-    )
+    passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
+    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES))
+    cycles = _STAGE + max(
+        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands),
+        _LATENCY / (stages - 1) / neighbours,
+    )  # fmt: skip
     if is_promoted:
-        cycles += _PROMOTING[max(parts, c.stage_sums)] * _elements(c)
+        cycles += _PROMOTING[max(1, c.stage_sums), parts] * _elements(c)
     return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
+
+
+def _outside(c: Configuration, operands: Operands) -> float:
+    """Rows of a tile that are outside of a, on average, of a block's share."""
+    row_tiles, column_tiles = tiles_of(c, operands)
+    extent, tiles, in_cluster, parts = c.tile_rows, row_tiles, c.cluster_rows, c.cluster_columns
+    if c.is_swapped:
+        extent, tiles, in_cluster, parts = c.tile_columns, column_tiles, c.cluster_columns, c.cluster_rows
+    return max(0.0, extent - operands.m / (max(1, tiles) * in_cluster)) / parts
 
 
 def _loaded(c: Configuration) -> float:
@@ -123,21 +136,22 @@ def cost_of(
     sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
     last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
-    multiplying = waves * -(-depth_blocks // c.split) * neighbours * _stage_cycles(c, o, is_promoted)
+    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours))
+    multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
     ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
     ending += writing * (1 if c.is_ping_pong else waves)
     computing = (multiplying + ending) / _CLOCK
 
     flops = 2 * o.m * o.n * o.k
     size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
-    # In several waves, loads of the next product's weights are in the place of those that are missing in the last.
-    idle = 0 if not blocks or (is_prepared and waves > 1) else waves * places / blocks - 1
-    readers = column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows
-    again = o.n * o.k * kind.bytes * max(0, readers - 1) / _AGAIN_BYTES
-    memory = size / _MEMORY_BYTES * (1 + _IDLE * idle) + again
+    idle = waves * places / blocks - 1 if blocks else 0
+    readers = max(1, column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows)
+    again = _AGAIN * (1 - 1 / readers) * o.n * o.k * kind.bytes
+    memory = (size + again) / _MEMORY_BYTES * (1 + _IDLE * idle)
     traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
     loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
     longer, shorter = max(computing, loading), min(computing, loading)
-    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
+    late = _UNPREPARED * min(1, blocks / multiprocessors) if is_static and not c.is_swapped else 0
+    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter + late
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
