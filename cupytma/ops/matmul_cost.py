@@ -12,8 +12,8 @@ from cupytma.targets import target
 # memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
 # few rows take longer than is said here.
 _CLOCK = 1.8e9  # cycles a second
-_MEMORY_BYTES = 4.5e12  # a second, from memory
-_CACHE_BYTES = 12.7e12  # a second, from L2 into all multiprocessors
+_MEMORY_BYTES = 4.55e12  # a second, from memory
+_CACHE_BYTES = 13.09e12  # a second, from L2 into all multiprocessors
 _LOAD_BYTES = 72  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
@@ -22,24 +22,25 @@ _MOST_BYTES = target("sm_90a").shared_bytes
 # What it knows of the kernels. All are fitted to times of 135 products on an H200, with _CLOCK, _MEMORY_BYTES and
 # _CACHE_BYTES above.
 _LAUNCH = 0.4e-6  # seconds that a launch takes after the one before
-_FILLING = 590  # cycles until the first stage is there
-_PREPARED = 0.34  # of filling, and of a shared sum: what is left where loads of weights begin before
+_FILLING = 514  # cycles until the first stage is there
+_PREPARED = 0.348  # of filling, and of a shared sum: what is left where loads of weights begin before
 # Seconds that are lost where loads of b begin before and b has the columns, with a block on each multiprocessor; less
 # with fewer (measured of float8, up to M = 128).
-_UNPREPARED = 0.78e-6
-_WRITING = 18  # cycles, for each element of the result that a thread has
-_SHARING, _SENDING = 820, 68  # cycles for each block that shares a sum, and for each element that a thread has of it
-_STAGE = 30  # cycles of a stage beside what is the slowest of it
-_STORED = 0.78  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 2200  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
-# Cycles of a stage for each element that a thread adds in float32, by how many sums of a stage it has room for, or
-# parts of one: with one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.8, (2, 1): 0.81, (1, 2): 0.1}
-_OUTSIDE = 6.5  # cycles of a stage for each row that is loaded from outside of a
-_CLUSTER = 0.13  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 1.1  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.29  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.07  # of what takes less time than the rest, at the same time: what shows nevertheless
+_UNPREPARED = 0.97e-6
+# Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
+_WRITING, _TRANSPOSING = 17.7, 12
+_SHARING, _SENDING = 819, 67.4  # cycles for each block that shares a sum, and for each element that a thread has of it
+_STAGE = 32.8  # cycles of a stage beside what is the slowest of it
+_STORED = 0.776  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 2228  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+# Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
+# parts that one is made in: with one of one the tensor cores wait.
+_PROMOTING = {(1, 1): 1.8, (2, 1): 0.71, (1, 2): 0.1}
+_OUTSIDE = 6.33  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.136  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 1.14  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.279  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.072  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def cost_of(
     # Weights are loaded first where they are the rows.
     is_prepared = is_static and c.is_swapped
     filling = _FILLING * (_PREPARED if is_prepared else 1)
-    writing = _WRITING * _elements(c) / c.split
+    writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
     sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
     last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
