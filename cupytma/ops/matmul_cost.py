@@ -19,8 +19,8 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels. All are fitted to times of 135 products on an H200, with the clock and the bytes of memory
-# and L2 above; the clock, _LAUNCH, _TRANSPOSING and the least of _PROMOTING ended at bounds that they had.
+# What it knows of the kernels. All are fitted to times of 135 products on an H200, with the clock and the bytes of
+# memory and L2 above; the clock, _LAUNCH, _TRANSPOSING and the least of _PROMOTING ended at bounds that they had.
 _LAUNCH = 0.4e-6  # seconds that a launch takes after the one before
 _FILLING = 514  # cycles until the first stage is there
 _PREPARED = 0.348  # of filling, and of a shared sum: what is left where loads of weights begin before
