@@ -6,8 +6,9 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with
+from cupytma.ops.matmul_configuration import Configuration, problem_with
 from cupytma.ops.matmul_plan import MatmulPlan, Measured, kernel_digest
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime import cache
 from cupytma.runtime.device import device_name
 

@@ -1,10 +1,8 @@
-"""The ways in which a matrix product can be tiled, and a model of what each costs."""
+"""What a way of tiling a matrix product is, and whether a product can be tiled so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 from cupytma.errors import ArrayError
 from cupytma.ops.matmul_operands import Operands
@@ -27,32 +25,6 @@ LOADING_REGISTERS = 40
 MULTIPLYING_REGISTERS = {1: 248, 2: 232}
 _REGISTERS = 65536  # of a multiprocessor
 _OTHER_REGISTERS = 40  # that a thread needs beside its sums
-
-# What the model knows of a device, an H200 SXM under load; an H100 has the same but 3.35 of 4.8e12 bytes a second of
-# memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
-# few rows take longer than is said here.
-_CLOCK = 1.78e9  # cycles a second
-_MEMORY_BYTES = 4.25e12  # a second, from memory
-_CACHE_BYTES = 12.8e12  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 72  # a cycle, into one multiprocessor
-_SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
-_CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
-
-# What it knows of the kernels. All are fitted to times of 130 products on an H200, with _CLOCK and the first three of
-# the bytes above.
-_LAUNCH = 0.73e-6  # seconds that a launch takes after the one before
-_FILLING = 600  # cycles until the first stage is there
-_PREPARED = 0.5  # of filling, and of a shared sum: what is left where loads of weights begin before
-_WRITING = 25  # cycles, for each element of the result that a thread has
-_SHARING, _SENDING = 520, 44  # cycles for each block that shares a sum, and for each element that a thread has of it
-# Cycles of a stage for each element that a thread adds in float32, by how many sums, or parts of one, the tensor cores
-# have room for: with one they wait.
-_PROMOTING = {1: 1.32, 2: 0.27}
-_OUTSIDE = 2.7  # cycles of a stage for each row that is loaded from outside of an operand
-_CLUSTER = 0.11  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN_BYTES = 13.3e12  # a second, of weights that more blocks than one load, beside what comes from memory
-_IDLE = 0.19  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.04  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True, order=True)
@@ -175,48 +147,6 @@ class Configuration:
         return ", ".join(words)
 
 
-# Ways that were the fastest of some measured product or within 1 % of it, and what is like them.
-_FEW_ROWS = (
-    # The weights' rows, 64 at a time, and as many columns as a has rows. One cluster adds up a tile.
-    *(
-        Configuration(1, columns, split=split, is_swapped=True, consumers=1)
-        for columns in (8, 16, 32, 64, 128)
-        for split in (1, 2)
-    ),
-    # With static_b: the next product's blocks have room beside this one's, and load.
-    *(
-        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
-        for columns in (8, 16, 32)
-        for split in (4, 8)
-    ),
-    # Many weights: 128 of their rows at a time.
-    *(
-        Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns in (8, 16)
-        for split, resident in ((1, 1), (2, 1), (4, 2))
-    ),
-)
-# Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
-_SOME_ROWS = (
-    *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64), (1, 128))),
-    *(Configuration(1, 32, consumers=consumers, resident=2) for consumers in (1, 2)),
-    Configuration(1, 32),
-    Configuration(2, 32, consumers=1),
-)
-_MANY_ROWS = (
-    # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
-    *(Configuration(1, columns) for columns in (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)),
-    *(Configuration(2, columns) for columns in (64, 96, 112, 128)),
-    # Pairs that load for one another.
-    *(Configuration(1, columns, 2) for columns in (128, 192, 256)),
-    Configuration(1, 256, 1, 2),
-    Configuration(2, 128, 2),
-    # Several tiles of a short K for each block: one is written while the next is multiplied.
-    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (1, 128), (2, 128))),
-    # With static_b: what is loaded before are rows.
-    Configuration(1, 128, is_swapped=True),
-)
-CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
 _LEGAL: dict[str, tuple[int, ...]] = {
     "row_blocks": (1, 2, 4),
     "tile_columns": tuple(range(8, 257, 8)),
@@ -226,7 +156,6 @@ _LEGAL: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
     "resident": (1, 2, 3, 4),
 }
-_FITTED_WAVES = 4  # for which tiles are made as wide as fills them
 _MOST_CLUSTER = 8  # blocks of a cluster, on every device
 
 
@@ -275,155 +204,6 @@ def tiles_of(configuration: Configuration, operands: Operands) -> tuple[int, int
     c = configuration
     rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
     return -(-rows // (c.tile_rows * c.cluster_rows)), -(-columns // (c.tile_columns * c.cluster_columns))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What the model expects of a product.
-
-    Attributes
-    ----------
-    seconds : float
-    waves : int
-        Rounds of tiles that are worked on at the same time.
-    flops : int
-        Of the product: two for each of M × N × K.
-    bytes : int
-        Of the operands and the result, each once.
-    floor_seconds : float
-        What it takes at least: the larger of what its flops take at the tensor cores' rate, and its bytes at memory's.
-    """
-
-    seconds: float
-    waves: int
-    flops: int
-    bytes: int
-    floor_seconds: float
-
-
-def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool) -> float:
-    """Of one block, alone on a multiprocessor: whatever is the slowest of the tensor cores, shared memory and loads."""
-    kind, instructions = operands.a.type, c.tile_rows // INSTRUCTION_ROWS
-    rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
-    row_tiles, column_tiles = tiles_of(c, operands)
-    multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
-    # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
-    parts = c.promoted_parts if is_promoted else 1
-    passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + c.tile_rows + c.tile_columns
-    outside = [
-        max(0.0, extent - whole / max(1, tiles)) / parts
-        for extent, whole, tiles, parts in (
-            (c.tile_rows, rows, row_tiles * c.cluster_rows, c.cluster_columns),
-            (c.tile_columns, columns, column_tiles * c.cluster_columns, c.cluster_rows),
-        )
-    ]
-    cycles = max(
-        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * sum(outside)
-    )
-    if is_promoted:
-        cycles += _PROMOTING[max(parts, c.stage_sums)] * _elements(c)
-    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
-
-
-def _loaded(c: Configuration) -> float:
-    """Bytes that a block loads for a stage, its share of what a cluster shares."""
-    return SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
-
-
-def _elements(c: Configuration) -> int:
-    """Of a tile, that a thread has."""
-    return c.row_blocks * c.tile_columns // 2
-
-
-def cost_of(
-    configuration: Configuration, operands: Operands, is_promoted: bool, multiprocessors: int, is_static: bool = False
-) -> Cost:
-    """What a product costs, by the model, where b is cold in L2.
-
-    Parameters
-    ----------
-    configuration : Configuration
-    operands : Operands
-    is_promoted : bool
-        Each stage's sum is added in float32.
-    multiprocessors : int
-    is_static : bool
-        Loads of b begin before the kernel before this one has ended.
-    """
-    c, o, kind = configuration, operands, operands.a.type
-    row_tiles, column_tiles = tiles_of(c, o)
-    blocks = row_tiles * column_tiles * c.cluster
-    usable = multiprocessors if c.cluster <= 2 else int(multiprocessors * _CLUSTERED)
-    places = max(1, usable * c.resident // c.cluster) * c.cluster
-    waves = -(-blocks // places)
-    # Of the blocks of a wave, on one multiprocessor.
-    neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
-    depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
-    # Weights are loaded first where they are the rows.
-    is_prepared = is_static and c.is_swapped
-    filling = _FILLING * (_PREPARED if is_prepared else 1)
-    writing = _WRITING * _elements(c) / c.split
-    sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
-    last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
-    # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
-    multiplying = waves * -(-depth_blocks // c.split) * neighbours * _stage_cycles(c, o, is_promoted)
-    ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
-    ending += writing * (1 if c.is_ping_pong else waves)
-    computing = (multiplying + ending) / _CLOCK
-
-    flops = 2 * o.m * o.n * o.k
-    size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
-    # In several waves, loads of the next product's weights are in the place of those that are missing in the last.
-    idle = 0 if not blocks or (is_prepared and waves > 1) else waves * places / blocks - 1
-    readers = column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows
-    again = o.n * o.k * kind.bytes * max(0, readers - 1) / _AGAIN_BYTES
-    memory = size / _MEMORY_BYTES * (1 + _IDLE * idle) + again
-    traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
-    loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
-    longer, shorter = max(computing, loading), min(computing, loading)
-    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
-    peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
-    return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
-
-
-def _fitted(operands: Operands, multiprocessors: int) -> Iterator[Configuration]:
-    """Ways that are as wide as a product asks for.
-
-    So wide that tiles of one wave, or a few, are as many as the multiprocessors; or as a has rows, or half of them.
-    """
-    for row_blocks, consumers, is_swapped in product((1, 2), (2, 1), (False, True)):
-        rows, columns = (operands.n, operands.m) if is_swapped else (operands.m, operands.n)
-        row_tiles = -(-rows // (row_blocks * consumers * INSTRUCTION_ROWS))
-        for waves in range(1, _FITTED_WAVES + 1):
-            if at_once := multiprocessors * waves // max(1, row_tiles):
-                yield Configuration(row_blocks, _width(columns, at_once), is_swapped=is_swapped, consumers=consumers)
-    for tiles, split in product((1, 2), (1, 2, 3)):
-        width = _width(operands.m, tiles)
-        yield Configuration(1, width, split=split, is_swapped=True, consumers=1)
-        yield Configuration(1, width, split=split + 1, is_swapped=True, consumers=1, resident=3)
-
-
-def _width(columns: int, tiles: int) -> int:
-    """Of so many tiles for so many columns: a multiple of eight."""
-    return 8 * -(-columns // (8 * tiles))
-
-
-def possible(
-    operands: Operands, is_promoted: bool, most_bytes: int, multiprocessors: int
-) -> Iterator[Configuration]:
-    """The table's ways of tiling a product, and those that are as wide as it asks for."""
-    ways = dict.fromkeys((*CONFIGURATIONS, *_fitted(operands, multiprocessors)))
-    return (c for c in ways if not problem_with(c, operands, is_promoted, most_bytes))
-
-
-def choose(
-    operands: Operands, is_promoted: bool, multiprocessors: int, most_bytes: int, is_static: bool = False
-) -> Configuration:
-    """The cheapest way by the model; of equals the first in the table."""
-    return min(
-        possible(operands, is_promoted, most_bytes, multiprocessors),
-        key=lambda c: cost_of(c, operands, is_promoted, multiprocessors, is_static).seconds,
-    )
 
 
 def check_configuration(

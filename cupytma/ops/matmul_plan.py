@@ -21,15 +21,14 @@ from cupytma.ops.matmul_configuration import (
     MULTIPLYING_REGISTERS,
     SPAN_BYTES,
     Configuration,
-    Cost,
     check_configuration,
-    choose,
-    cost_of,
     round_of,
     tiles_of,
 )
+from cupytma.ops.matmul_cost import Cost, cost_of
 from cupytma.ops.matmul_operands import UNIT, Matrix, Operands
 from cupytma.ops.matmul_types import RESULT_TYPES
+from cupytma.ops.matmul_ways import choose
 from cupytma.runtime.compiler import compile
 from cupytma.runtime.module import Module
 from cupytma.targets import Feature

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from cupytma.errors import ArrayError, CompileError, LaunchError
 from cupytma.ops.matmul_choices import keep
-from cupytma.ops.matmul_configuration import Configuration, cost_of, possible
+from cupytma.ops.matmul_configuration import Configuration
+from cupytma.ops.matmul_cost import cost_of
 from cupytma.ops.matmul_operands import check_on_gpu, new_result
 from cupytma.ops.matmul_plan import MatmulPlan, Measured, plan_matmul
 from cupytma.ops.matmul_timing import ProductTimer
 from cupytma.ops.matmul_types import type_name
+from cupytma.ops.matmul_ways import possible
 from cupytma.ops.matrix_product import forget_prepared, plan_for, prepared_for, views_of
 from cupytma.runtime import cache
 from cupytma.runtime.compiler import current_target

@@ -17,6 +17,23 @@ from cupytma.tensormap.arrays import view_of
 
 EXTENTS = 1, 2, 7, 9, 63, 65, 130, 133, 136, 200, 300
 BLOCKS = 0, 1, 2, 5, 8, 9, 17, 40, 65, 130  # of 16 bytes along K
+ODD_WAYS = (
+    # Tiles whose last columns are written twice, with half lines, in halves while promoted, or with neither.
+    *(Configuration(1, columns) for columns in (40, 56, 88, 136, 152, 160, 184, 200, 248)),
+    *(Configuration(2, columns) for columns in (72, 120)),
+    *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 56), (1, 96), (2, 40), (2, 136), (2, 192))),
+    *(Configuration(1, 32, consumers=consumers, resident=2) for consumers in (1, 2)),
+    Configuration(1, 104, 1, 2),
+    Configuration(1, 80, 2),
+    Configuration(1, 48, is_ping_pong=True),
+    # Of as many columns as a may have rows, and K among any number of blocks.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1)
+        for columns, split in ((24, 1), (24, 3), (40, 5), (48, 6), (56, 7), (64, 3), (128, 3))
+    ),
+    Configuration(1, 24, split=3, is_swapped=True, resident=2),
+    Configuration(1, 176, is_swapped=True),
+)
 _WAYS = [Configuration(*values) for values in product(*_LEGAL.values())]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
 from itertools import product
 from pathlib import Path
@@ -16,9 +17,10 @@ from matmul_arrays import judged_of
 
 import cupytma as tma
 from cupytma.errors import ArrayError, NoDeviceError, TargetError
-from cupytma.ops.matmul_configuration import _LEGAL, CONFIGURATIONS, Configuration, problem_with, tiles_of
+from cupytma.ops.matmul_configuration import _LEGAL, Configuration, problem_with, tiles_of
 from cupytma.ops.matmul_operands import Operands, check_operands
 from cupytma.ops.matmul_plan import plan_matmul
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime.device import has_tma_device
 from cupytma.targets import target
 from cupytma.tensormap.arrays import ArrayView
@@ -178,10 +180,10 @@ def every_product() -> list[Operands]:
 
 
 def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kernel_want_them() -> None:
-    """What matmul_tiles.cuh asserts, and what tensor maps and launches allow, for every way."""
-    ways, products, found = [Configuration(*values) for values in product(*_LEGAL.values())], every_product(), 0
-    for operands in products:
-        for c in ways:
+    """What matmul_tiles.cuh asserts, and what tensor maps and launches allow, for any way."""
+    ways, found = [Configuration(*values) for values in product(*_LEGAL.values())], 0
+    for number, operands in enumerate(every_product()):
+        for c in random.Random(number).sample(ways, len(ways) // 6):  # others for each product
             if problem_with(c, operands, False, HOPPER.shared_bytes):
                 continue
             found += 1
@@ -205,14 +207,14 @@ def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kerne
             assert c.resident == 1 or (plan.size.shared_bytes + 1024) * c.resident <= HOPPER.shared_bytes + 1024, c
             assert c.threads * c.resident <= 2048, c
             assert c.stage_bytes < 2**20, c  # what an mbarrier counts
-    assert found > 10_000
+    assert found > 6_000
 
 
 def test_what_is_possible_has_tensor_maps() -> None:
     for operands in every_product():
         for number, values in enumerate(product(*_LEGAL.values())):
             c = Configuration(*values)
-            if number % 7 == 0 and not problem_with(c, operands, False, HOPPER.shared_bytes):
+            if number % 17 == 0 and not problem_with(c, operands, False, HOPPER.shared_bytes):
                 plan_matmul(operands, HOPPER, 132, configuration=c, fast_accumulation=True).maps()
 
 

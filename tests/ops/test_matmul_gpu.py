@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matmul_any import any_product
+from matmul_any import ODD_WAYS, any_product
 from matmul_arrays import TYPES, expected, matrix, operands
 
 import cupytma as tma
 from cupytma.errors import ArrayError
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, Configuration, problem_with
+from cupytma.ops.matmul_configuration import Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
+from cupytma.ops.matmul_ways import CONFIGURATIONS
 from cupytma.runtime.compiler import current_target
 from cupytma.tensormap.arrays import view_of
 
@@ -70,7 +71,7 @@ def multiply(a: np.ndarray, b: np.ndarray, out: Any, result: str, vectors: Any =
 LAYOUTS = [(name, False) for name in TYPES] + [("bfloat16", True), ("float16", True)]
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
+@pytest.mark.parametrize("configuration", dict.fromkeys((*CONFIGURATIONS, *ODD_WAYS)), ids=str)
 @pytest.mark.parametrize(("dtype", "is_row_major"), LAYOUTS)
 def test_every_configuration_is_exact(configuration: Configuration, dtype: str, is_row_major: bool) -> None:
     m, n, k = 333, 424, 1200

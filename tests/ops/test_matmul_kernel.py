@@ -6,35 +6,49 @@ import re
 
 import numpy as np
 import pytest
-from matmul_arrays import matrix, operands
+from matmul_any import ODD_WAYS
+from matmul_arrays import judged_of, matrix, operands
 
 from cupytma import ptx, sim
 from cupytma.kernels import source
-from cupytma.ops.matmul_configuration import CONFIGURATIONS, ROUND, Configuration, problem_with
+from cupytma.ops.matmul_configuration import MOST_ROUND, Configuration, problem_with, round_of
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_schedule import element_offsets
+from cupytma.ops.matmul_ways import CONFIGURATIONS, possible
 from cupytma.targets import target
 from cupytma.tensormap.arrays import view_of
 
 HOPPER = target("sm_90a")
 
 
+# Of which every way that is as wide as they ask for is compiled: M, N, K and the type.
+FITTED = (
+    (24, 4096, 4096, "float8_e4m3fn"), (48, 7168, 2048, "float8_e4m3fn"), (64, 14336, 4096, "bfloat16"),
+    (512, 2112, 7168, "float8_e4m3fn"), (2048, 2112, 7168, "float8_e4m3fn"), (2048, 7168, 2048, "bfloat16"),
+)  # fmt: skip
+
+
 def plans() -> list[MatmulPlan]:
-    """Every configuration once of 8 bits, promoted where that fits, and some of 16."""
+    """Every way of the table and odd ones once of 8 bits, promoted where that fits, and some of 16; and fitted ones."""
     found = []
-    for number, configuration in enumerate(CONFIGURATIONS):
+    for number, configuration in enumerate((*CONFIGURATIONS, *ODD_WAYS)):
         for dtype in ("float8_e4m3fn", "bfloat16")[: 1 + (number % 9 == 0)]:
-            a, b = operands(8, 8, 16, dtype, is_row_major=dtype == "bfloat16" and number % 2 == 0)
-            out = matrix(8, 8, ("bfloat16", "float32")[number % 2])
-            judged = check_operands(view_of(a), view_of(b), view_of(out))
+            k = (16, 7168, 1536)[number % 3]  # rounds of 16, 14 and 12 stages of 8 bits
+            result, is_row_major = ("bfloat16", "float32")[number % 2], dtype == "bfloat16" and number % 2 == 0
+            judged = judged_of(8, 8, k, dtype, result, is_row_major)
             for fast in (False, True):
                 is_promoted = not fast and judged.a.type.is_narrow
                 if not problem_with(configuration, judged, is_promoted, HOPPER.shared_bytes):
                     how = {"configuration": configuration, "fast_accumulation": fast, "static_b": number % 3 == 0}
                     found.append(plan_matmul(judged, HOPPER, 132, **how))
                     break
-    return found
+    for m, n, k, dtype in FITTED:
+        judged = judged_of(m, n, k, dtype)
+        for configuration in possible(judged, judged.a.type.is_narrow, HOPPER.shared_bytes, 132):
+            if configuration not in (*CONFIGURATIONS, *ODD_WAYS):
+                found.append(plan_matmul(judged, HOPPER, 132, configuration=configuration))
+    return list({tuple(plan.defines().items()): plan for plan in found}.values())
 
 
 @pytest.mark.parametrize("plan", plans(), ids=lambda plan: f"{plan.rows.type.name}-{plan.configuration}")
@@ -44,9 +58,49 @@ def test_every_configuration_compiles_and_keeps_its_sums_in_registers(plan: Matm
     assert (found.spill_store_bytes, found.spill_load_bytes, found.stack_bytes) == (0, 0, 0)
     assert found.registers * plan.size.threads <= 65536
     assert "wgmma" not in module.log  # what the assembler says where it has to put products one after the other
-    # Those of one stage, and where sums of two are held those of a round as well.
-    stages = 1 + ROUND * (plan.defines()["PROMOTE"] == 2)
-    assert module.ptx.count("wgmma.mma_async") == 4 * plan.configuration.row_blocks * stages
+    # Those of one stage, and where two sums or parts of one are held those of a round as well.
+    defines = plan.defines()
+    parts, in_turn = int(defines["COLUMN_PARTS"]), defines["PROMOTE"] == 2 or defines["COLUMN_PARTS"] == 2
+    stages = 1 + int(defines["ROUND"]) * in_turn
+    assert module.ptx.count("wgmma.mma_async") == 4 * plan.configuration.row_blocks * parts * stages
+
+
+@pytest.mark.parametrize(("blocks", "stages"), [(12, 12), (16, 16), (32, 16), (33, 16), (56, 14), (112, 16), (1, 16)])
+def test_rounds_are_as_long_as_leaves_the_fewest_waits(blocks: int, stages: int) -> None:
+    assert round_of(blocks) == stages
+
+
+def test_rounds_are_even_and_other_lengths_have_no_fewer_waits() -> None:
+    for blocks in range(1, 400):
+        found = round_of(blocks)
+        assert found in range(2, MOST_ROUND + 1, 2)
+        for other in range(2, MOST_ROUND + 1, 2):
+            assert blocks // found + blocks % found <= blocks // other + blocks % other
+
+
+@pytest.mark.parametrize(
+    ("configuration", "sums", "parts"),
+    [
+        (Configuration(1, 128), 2, 1),  # 3 × 64 accumulators
+        (Configuration(1, 144), 1, 2),
+        (Configuration(1, 192), 1, 2),
+        (Configuration(1, 184), 1, 1),  # whose half is no multiple of eight
+        (Configuration(2, 96), 1, 2),
+        (Configuration(1, 136, consumers=1), 2, 1),
+        (Configuration(1, 256), 0, 1),  # which cannot be promoted
+    ],
+)
+def test_promoted_tiles_are_halved_where_registers_hold_one_sum_beside_the_total(
+    configuration: Configuration, sums: int, parts: int
+) -> None:
+    assert (configuration.stage_sums, configuration.promoted_parts) == (sums, parts)
+    for fast in (True, False)[: 1 + (sums > 0)]:
+        plan = plan_matmul(
+            judged_of(8, 512, 512, "float8_e4m3fn"), HOPPER, 132, configuration=configuration, fast_accumulation=fast
+        )
+        defines, used = plan.defines(), 1 if fast else parts
+        assert (defines["COLUMN_PARTS"], defines["PROMOTE"]) == (used, 0 if fast else sums)
+        assert f"n{configuration.tile_columns // used}k" in str(defines["MULTIPLY"])
 
 
 @pytest.mark.parametrize("is_mn_major", [False, True])

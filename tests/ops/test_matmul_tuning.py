@@ -21,11 +21,13 @@ import cupytma as tma
 from cupytma.errors import ArrayError, CacheWarning, CompileError, LaunchError
 from cupytma.ops import explanation, matmul_choices, matmul_timing, matmul_tuning
 from cupytma.ops.explained_parts import Machine
-from cupytma.ops.matmul_configuration import Configuration, cost_of, possible
+from cupytma.ops.matmul_configuration import Configuration
+from cupytma.ops.matmul_cost import cost_of
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_plan import MatmulPlan, Measured, plan_matmul
 from cupytma.ops.matmul_timing import difference
 from cupytma.ops.matmul_tuning import candidates, measure
+from cupytma.ops.matmul_ways import possible
 from cupytma.runtime import cache
 from cupytma.targets import target
 from cupytma.tensormap.arrays import ArrayView, view_of

@@ -1,0 +1,158 @@
+"""A model of what a matrix product costs in each way of tiling it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupytma.ops.matmul_configuration import INSTRUCTION_ROWS, SPAN_BYTES, Configuration, tiles_of
+from cupytma.ops.matmul_operands import Operands
+from cupytma.targets import target
+
+# What the model knows of a device, an H200 SXM under load; an H100 has the same but 3.35 of 4.8e12 bytes a second of
+# memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
+# few rows take longer than is said here.
+_CLOCK = 1.8e9  # cycles a second
+_MEMORY_BYTES = 4.55e12  # a second, from memory
+_CACHE_BYTES = 13.09e12  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 72  # a cycle, into one multiprocessor
+_SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
+_CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
+_MOST_BYTES = target("sm_90a").shared_bytes
+
+# What it knows of the kernels. All are fitted to times of 135 products on an H200, with the clock and the bytes of
+# memory and L2 above; the clock, _LAUNCH, _TRANSPOSING and the least of _PROMOTING ended at bounds that they had.
+_LAUNCH = 0.4e-6  # seconds that a launch takes after the one before
+_FILLING = 514  # cycles until the first stage is there
+_PREPARED = 0.348  # of filling, and of a shared sum: what is left where loads of weights begin before
+# Seconds that are lost where loads of b begin before and b has the columns, with a block on each multiprocessor; less
+# with fewer (measured of float8, up to M = 128).
+_UNPREPARED = 0.97e-6
+# Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
+_WRITING, _TRANSPOSING = 17.7, 12
+_SHARING, _SENDING = 819, 67.4  # cycles for each block that shares a sum, and for each element that a thread has of it
+_STAGE = 32.8  # cycles of a stage beside what is the slowest of it
+_STORED = 0.776  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 2228  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+# Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
+# parts that one is made in: with one of one the tensor cores wait.
+_PROMOTING = {(1, 1): 1.8, (2, 1): 0.71, (1, 2): 0.1}
+_OUTSIDE = 6.33  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.136  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 1.14  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.279  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.072  # of what takes less time than the rest, at the same time: what shows nevertheless
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the model expects of a product.
+
+    Attributes
+    ----------
+    seconds : float
+    waves : int
+        Rounds of tiles that are worked on at the same time.
+    flops : int
+        Of the product: two for each of M × N × K.
+    bytes : int
+        Of the operands and the result, each once.
+    floor_seconds : float
+        What it takes at least: the larger of what its flops take at the tensor cores' rate, and its bytes at memory's.
+    """
+
+    seconds: float
+    waves: int
+    flops: int
+    bytes: int
+    floor_seconds: float
+
+
+def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neighbours: int) -> float:
+    """Of one block, in turn with its neighbours on a multiprocessor.
+
+    Whatever is the slowest of the tensor cores, shared memory, what comes from L2 and how long each load takes.
+    """
+    kind, instructions = operands.a.type, c.tile_rows // INSTRUCTION_ROWS
+    multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
+    # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
+    parts = c.promoted_parts if is_promoted else 1
+    passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
+    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES))
+    cycles = _STAGE + max(
+        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands),
+        _LATENCY / (stages - 1) / neighbours,
+    )  # fmt: skip
+    if is_promoted:
+        cycles += _PROMOTING[max(1, c.stage_sums), parts] * _elements(c)
+    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
+
+
+def _outside(c: Configuration, operands: Operands) -> float:
+    """Rows of a tile that are outside of a, on average, of a block's share."""
+    row_tiles, column_tiles = tiles_of(c, operands)
+    extent, tiles, in_cluster, parts = c.tile_rows, row_tiles, c.cluster_rows, c.cluster_columns
+    if c.is_swapped:
+        extent, tiles, in_cluster, parts = c.tile_columns, column_tiles, c.cluster_columns, c.cluster_rows
+    return max(0.0, extent - operands.m / (max(1, tiles) * in_cluster)) / parts
+
+
+def _loaded(c: Configuration) -> float:
+    """Bytes that a block loads for a stage, its share of what a cluster shares."""
+    return SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
+
+
+def _elements(c: Configuration) -> int:
+    """Of a tile, that a thread has."""
+    return c.row_blocks * c.tile_columns // 2
+
+
+def cost_of(
+    configuration: Configuration, operands: Operands, is_promoted: bool, multiprocessors: int, is_static: bool = False
+) -> Cost:
+    """What a product costs, by the model, where b is cold in L2.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    operands : Operands
+    is_promoted : bool
+        Each stage's sum is added in float32.
+    multiprocessors : int
+    is_static : bool
+        Loads of b begin before the kernel before this one has ended.
+    """
+    c, o, kind = configuration, operands, operands.a.type
+    row_tiles, column_tiles = tiles_of(c, o)
+    blocks = row_tiles * column_tiles * c.cluster
+    usable = multiprocessors if c.cluster <= 2 else int(multiprocessors * _CLUSTERED)
+    places = max(1, usable * c.resident // c.cluster) * c.cluster
+    waves = -(-blocks // places)
+    # Of the blocks of a wave, on one multiprocessor.
+    neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
+    depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
+    # Weights are loaded first where they are the rows.
+    is_prepared = is_static and c.is_swapped
+    filling = _FILLING * (_PREPARED if is_prepared else 1)
+    writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
+    sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
+    last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
+    # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
+    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours))
+    multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
+    ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
+    ending += writing * (1 if c.is_ping_pong else waves)
+    computing = (multiplying + ending) / _CLOCK
+
+    flops = 2 * o.m * o.n * o.k
+    size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
+    idle = waves * places / blocks - 1 if blocks else 0
+    readers = max(1, column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows)
+    again = _AGAIN * (1 - 1 / readers) * o.n * o.k * kind.bytes
+    memory = (size + again) / _MEMORY_BYTES * (1 + _IDLE * idle)
+    traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
+    loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
+    longer, shorter = max(computing, loading), min(computing, loading)
+    late = _UNPREPARED * min(1, blocks / multiprocessors) if is_static and not c.is_swapped else 0
+    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter + late
+    peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
+    return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))

@@ -1,0 +1,97 @@
+"""The ways of tiling that a matrix product can choose among, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cupytma.ops.matmul_configuration import INSTRUCTION_ROWS, Configuration, problem_with
+from cupytma.ops.matmul_cost import cost_of
+from cupytma.ops.matmul_operands import Operands
+
+# Ways that were the fastest of some measured product or within 1 % of it.
+_FEW_ROWS = (
+    # The weights' rows, 64 at a time, and as many columns as a has rows. One cluster adds up a tile.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1)
+        for columns in (8, 16, 32, 64, 128)
+        for split in (1, 2)
+    ),
+    # With static_b: the next product's blocks have room beside this one's, and load.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
+        for columns in (8, 16)
+        for split in (4, 8)
+    ),
+    # Many weights: 128 of their rows at a time.
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, resident=resident)
+        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 4, 2), (16, 1, 1), (16, 4, 2))
+    ),
+)
+# Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
+_SOME_ROWS = (
+    *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64), (1, 128))),
+    Configuration(1, 32, consumers=1, resident=2),
+    Configuration(1, 32),
+)
+_MANY_ROWS = (
+    # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
+    *(Configuration(1, columns) for columns in (64, 112, 128, 144, 176, 192, 224, 256)),
+    *(Configuration(2, columns) for columns in (112, 128)),
+    # Pairs that load for one another.
+    *(Configuration(1, columns, 2) for columns in (128, 192, 256)),
+    Configuration(1, 256, 1, 2),
+    Configuration(2, 128, 2),
+    # Several tiles of a short K for each block: one is written while the next is multiplied.
+    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (1, 128), (2, 128))),
+    # With static_b: what is loaded before are rows.
+    Configuration(1, 128, is_swapped=True),
+)
+CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
+# Row blocks, consumers and whether swapped, of tiles that are as wide as fills one wave or a few.
+_FITTED = ((1, 1, False), (1, 2, False), (2, 1, False), (1, 1, True), (1, 2, True))
+_FITTED_WAVES = 2
+# Parts of a's rows that are the columns of a tile each, and blocks that K is split among.
+_FITTED_FEW = ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2))
+
+
+def _fitted(operands: Operands, is_promoted: bool, multiprocessors: int) -> Iterator[Configuration]:
+    """Ways that are as wide as a product asks for.
+
+    So wide that tiles of one wave, or two, are as many as the multiprocessors; or as a has rows, or half of them.
+    """
+    for row_blocks, consumers, is_swapped in _FITTED:
+        rows, columns = (operands.n, operands.m) if is_swapped else (operands.m, operands.n)
+        row_tiles = -(-rows // (row_blocks * consumers * INSTRUCTION_ROWS))
+        for waves in range(1, _FITTED_WAVES + 1):
+            if at_once := multiprocessors * waves // max(1, row_tiles):
+                way = Configuration(row_blocks, _width(columns, at_once), is_swapped=is_swapped, consumers=consumers)
+                if is_promoted and way.stage_sums == 1 and way.promoted_parts == 1:
+                    way = replace(way, tile_columns=way.tile_columns + 8)  # which two parts take turns in
+                yield way
+    for tiles, split in _FITTED_FEW:
+        yield Configuration(1, _width(operands.m, tiles), split=split, is_swapped=True, consumers=1)
+
+
+def _width(columns: int, tiles: int) -> int:
+    """Of so many tiles for so many columns: a multiple of eight."""
+    return 8 * max(1, -(-columns // (8 * tiles)))
+
+
+def possible(
+    operands: Operands, is_promoted: bool, most_bytes: int, multiprocessors: int
+) -> Iterator[Configuration]:
+    """The table's ways of tiling a product, and those that are as wide as it asks for."""
+    ways = dict.fromkeys((*CONFIGURATIONS, *_fitted(operands, is_promoted, multiprocessors)))
+    return (c for c in ways if not problem_with(c, operands, is_promoted, most_bytes))
+
+
+def choose(
+    operands: Operands, is_promoted: bool, multiprocessors: int, most_bytes: int, is_static: bool = False
+) -> Configuration:
+    """The cheapest way by the model; of equals the first in the table."""
+    return min(
+        possible(operands, is_promoted, most_bytes, multiprocessors),
+        key=lambda c: cost_of(c, operands, is_promoted, multiprocessors, is_static).seconds,
+    )
