@@ -14,33 +14,30 @@ from cupytma.targets import target
 _CLOCK = 1.8e9  # cycles a second
 _MEMORY_BYTES = 4.55e12  # a second, from memory
 _CACHE_BYTES = 13.09e12  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 72  # a cycle, into one multiprocessor
+_LOAD_BYTES = 69.3  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
 # What it knows of the kernels. All are fitted to times of 135 products on an H200, with the clock and the bytes of
-# memory and L2 above; the clock, _LAUNCH, _TRANSPOSING and the least of _PROMOTING ended at bounds that they had.
-_LAUNCH = 0.4e-6  # seconds that a launch takes after the one before
-_FILLING = 514  # cycles until the first stage is there
-_PREPARED = 0.348  # of filling, and of a shared sum: what is left where loads of weights begin before
-# Seconds that are lost where loads of b begin before and b has the columns, with a block on each multiprocessor; less
-# with fewer (measured of float8, up to M = 128).
-_UNPREPARED = 0.97e-6
+# memory and L2 above.
+_LAUNCH = 1.04e-6  # seconds that a launch takes after the one before
+_FILLING = 799  # cycles until the first stage is there
+_PREPARED = 0.249  # of filling, and of a shared sum: what is left where loads of weights begin before
 # Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
-_WRITING, _TRANSPOSING = 17.7, 12
-_SHARING, _SENDING = 819, 67.4  # cycles for each block that shares a sum, and for each element that a thread has of it
-_STAGE = 32.8  # cycles of a stage beside what is the slowest of it
-_STORED = 0.776  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 2228  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_WRITING, _TRANSPOSING = 24, 9.2
+_SHARING, _SENDING = 457, 69  # cycles for each block that shares a sum, and for each element that a thread has of it
+_STAGE = 30.4  # cycles of a stage beside what is the slowest of it
+_STORED = 0.717  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 2170  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.8, (2, 1): 0.71, (1, 2): 0.1}
-_OUTSIDE = 6.33  # cycles of a stage for each row that is loaded from outside of a
-_CLUSTER = 0.136  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 1.14  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.279  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.072  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 1.8, (2, 1): 0.741, (1, 2): 0.121}
+_OUTSIDE = 7.48  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.199  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 1.29  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.169  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.108  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ def cost_of(
         Each stage's sum is added in float32.
     multiprocessors : int
     is_static : bool
-        Loads of b begin before the kernel before this one has ended.
+        Loads of b may begin before the kernel before this one has ended: they do where b has the rows.
     """
     c, o, kind = configuration, operands, operands.a.type
     row_tiles, column_tiles = tiles_of(c, o)
@@ -152,7 +149,6 @@ def cost_of(
     traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
     loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
     longer, shorter = max(computing, loading), min(computing, loading)
-    late = _UNPREPARED * min(1, blocks / multiprocessors) if is_static and not c.is_swapped else 0
-    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter + late
+    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))

@@ -32,7 +32,6 @@ _FEW_ROWS = (
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
 _SOME_ROWS = (
     *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64), (1, 128))),
-    Configuration(1, 32, consumers=1, resident=2),
     Configuration(1, 32),
 )
 _MANY_ROWS = (
