@@ -17,7 +17,7 @@ from cupytma.errors import CompileError, CompileInputError, KernelWarning, Targe
 from cupytma.targets import TARGETS, Target
 from cupytma.targets import target as target_of
 
-from .failures import Failure, in_file, wrapped_message
+from .failures import Failure, in_file
 from .options import starting
 from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
@@ -257,10 +257,10 @@ def _say(modules: dict[str, Module], failed: dict[str, CompileError], file: str,
         return
     for target, module in modules.items():
         if module.log:
-            click.echo(f"{target}: {in_file(module.log, file)}", err=True)
+            lines = f"{target}: {in_file(module.log, file)}".splitlines()
+            # What is indented is of the source, and the next line points into it.
+            click.echo("\n".join(line if line.startswith(" ") else paragraph(line) for line in lines), err=True)
         for text in module.warnings:
             warn(f"{target}: {text}")
     for error in failed.values():
-        head, *lines = in_file(str(error), file).splitlines()
-        label = click.style("Error:", fg="red", bold=True)
-        click.echo("\n".join((f"{label} {wrapped_message(head)}", *lines)), err=True)
+        Failure(in_file(str(error), file), error.topics).show()

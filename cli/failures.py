@@ -14,6 +14,9 @@ from cupytma.words import counted
 
 from .output import paragraph, text_width
 
+_FIX = "fix: "
+_OF_SOURCE = re.compile(r" +\d* \| ")  # as diagnostics show where something is
+
 
 class Failure(click.ClickException):
     """An error that ends the command with exit code 2.
@@ -80,10 +83,14 @@ def violations_text(
 
 
 def wrapped_message(message: str) -> str:
-    """An error message with lines longer than the terminal broken at spaces, for printing behind ``Error: ``."""
+    """An error message with lines longer than the terminal broken at spaces, for printing behind ``Error: ``.
+
+    Lines of a source stay whole, as the next one points into them.
+    """
     return "\n".join(_wrapped_line(line) for line in f"Error: {message}".splitlines()).removeprefix("Error: ")
 
 
 def _wrapped_line(line: str) -> str:
-    fix = "fix: "
-    return line if len(line) <= text_width() else paragraph(line, hang=len(fix) * line.lstrip().startswith(fix))
+    if len(line) <= text_width() or _OF_SOURCE.match(line):
+        return line
+    return paragraph(line, hang=len(_FIX) * line.lstrip().startswith(_FIX))
