@@ -161,7 +161,7 @@ LONG = "int a_variable_with_a_long_name_that_nothing_reads, another_variable_wit
 def test_what_the_compiler_says_is_wrapped_and_lines_of_the_source_are_whole(
     invoke: Invoke, tmp_path: Path, command: str, wrong: str
 ) -> None:
-    source = "struct AVeryLongNameOfAStructThatGoesOn {}; void __device__ call(AVeryLongNameOfAStructThatGoesOn*, int*);\n"
+    source = "struct AVeryLongNameOfAStruct {}; void __device__ call(AVeryLongNameOfAStruct*, int*);\n"
     file = tmp_path / "a.cu"
     file.write_text(f"{source}__global__ void k() {{{wrong}{LONG} }}\n", encoding="utf-8")
     said = invoke(command, str(file)).stderr
