@@ -261,3 +261,4 @@ FOLKLORE: tuple[Folklore, ...] = (
         "relative to the tile need 1024.",
     ),
 )
+"""What is often said of tensor maps, and is not so."""
