@@ -170,4 +170,17 @@ def test_what_the_compiler_says_is_wrapped_and_lines_of_the_source_are_whole(
         (own if "^" in line or LONG in line else others).append(line)
     assert max(map(len, others), default=0) <= 80
     assert bool(own) == (bool(wrong) or command == "compile")
-    assert ("More: cupytma help" in said) == bool(wrong)
+
+
+@pytest.mark.parametrize("command", ["compile", "check"])
+@pytest.mark.parametrize(
+    ("body", "is_explained"),
+    [("nothing;", False), ("cupytma::tensor_load_9d();", True), ('asm("fence.proxy.sync;");', True)],
+)
+def test_errors_of_the_unit_alone_lead_to_the_how_to(
+    invoke: Invoke, command: str, body: str, is_explained: bool
+) -> None:
+    source = f'#include <cupytma.cuh>\nextern "C" __global__ void k() {{ {body} }}'
+    result = invoke(command, "-", input=source)
+    assert "Error: compiling for sm_90a" in result.stderr
+    assert ("More: cupytma help instruction-refused" in result.stderr) == is_explained
