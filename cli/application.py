@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExamples:\n"
     "  cupytma demo\n"
-    "  cupytma encode tiled --data-type FLOAT16 --global-dim 1024,512 --box-dim 64,32",
+    "  cupytma encode tiled --from-array shape=512,1024,dtype=float16,box=32,64",
 )
 @click.version_option(__version__, prog_name="cupytma", message="%(prog)s %(version)s")
 def cli() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import Failure
-from .options import suggested
+from .options import Within, suggested
 from .output import show, show_json, show_rows
 from .progress import progress_bar
 
@@ -33,7 +33,7 @@ def _names() -> list[str]:
     help="Cases, operations or groups, with commas between them.",
 )
 @click.option(
-    "--repeats", type=click.IntRange(1, 10_000), default=15, show_default=True, help="Of each call; the median counts."
+    "--repeats", type=Within(1, 10_000), default=15, show_default=True, help="Of each call; the median counts."
 )
 @click.option(
     "--scale", type=click.Choice(["1", "2", "4", "8", "16", "32"]), metavar="N",

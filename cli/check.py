@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cupytma.errors import CompileError, CupytmaError, DescriptorError, KernelWarning, more_line
+from cupytma.errors import CompileError, CompileInputError, CupytmaError, DescriptorError, KernelWarning, more_line
 from cupytma.targets import Target
 from cupytma.words import counted
 
 from .descriptor_reading import described_in
 from .dumps import MOST_PERMISSIVE
-from .failures import Failure, failure_of, in_file, violations_text
-from .options import TargetName
-from .output import paragraph, show, show_json, show_rows, warn
+from .failures import Failure, failure_of, in_file, in_options, violations_text
+from .options import Macro, TargetName
+from .output import paragraph, show, show_json, show_rows, styled, warn
 from .progress import PATIENCE, progress_bar
-from .sources import STANDARD_INPUT, as_text, name_of, read_file
+from .sources import STANDARD_INPUT, as_text, is_ptx, name_of, read_file
 
 if TYPE_CHECKING:
     from cupytma.check import Finding
@@ -55,9 +55,10 @@ class MapOption(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--target", "-t", type=TargetName(), help="What CUDA C++ is compiled for, or a map used on.  [sm_90a]")
 @click.option("--tensormap", "maps", multiple=True, type=MapOption(), help="The map in a parameter, by its place.")
-@click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro.")
+@click.option("--define", "-D", "defines", multiple=True, type=Macro(), metavar="NAME[=VALUE]", help="A macro.")
 @click.option(
-    "--include", "-I", "includes", multiple=True, type=click.Path(file_okay=False), help="A folder with headers."
+    "--include", "-I", "includes", multiple=True, type=click.Path(exists=True, file_okay=False),
+    help="A folder with headers.",
 )
 @click.option("--option", "options", multiple=True, metavar="OPTION", help="A further option for NVRTC.")
 @click.option("--name", "names", multiple=True, metavar="EXPRESSION", help='A template\'s instance: "scale<float, 4>".')
@@ -69,7 +70,7 @@ def check(
     files: tuple[str, ...],
     target: Target | None,
     maps: tuple[tuple[int | str, str], ...],
-    defines: tuple[str, ...],
+    defines: tuple[tuple[str, str | None], ...],
     includes: tuple[str, ...],
     options: tuple[str, ...],
     names: tuple[str, ...],
@@ -94,8 +95,7 @@ def check(
         raise click.UsageError("standard input can be checked once")
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif are two formats; give one of them")
-    macros = {name: value if has else None for name, has, value in (d.partition("=") for d in defines)}
-    how = _How(target, maps, macros, includes, options, names, as_sarif)
+    how = _How(target, maps, dict(defines), includes, options, names, as_sarif)
     checked = [_check(files[0], how)] if len(files) == 1 else _check_all(files, how)
     for one in checked:
         for warning in one.warnings:
@@ -172,6 +172,8 @@ def _check(file: str, how: _How) -> _Checked:
                 text or "", how.target or "sm_90a", given, file=label, options=how.options, defines=how.macros,
                 includes=how.includes, name_expressions=how.names,
             )  # fmt: skip
+        except CompileInputError as error:
+            raise Failure(in_options(str(error)), error.topics) from None
         except CompileError as error:
             raise Failure(in_file(str(error), label), error.topics) from None
     return _Checked(label, found, tuple(str(warning.message) for warning in said))
@@ -181,7 +183,7 @@ def kind_of(text: str | None) -> str:
     """What a file holds: ``"ptx"``, ``"cuda"`` or ``"map"``."""
     if text is None:
         return "map"
-    if ".version" in text and ".target" in text:
+    if is_ptx(text):
         return "ptx"
     return "cuda" if any(word in text for word in ("__global__", "__device__", "#include", "#define")) else "map"
 
@@ -252,8 +254,8 @@ def _print_finding(finding: Finding, label: str) -> None:
     head = f"{place}: {finding.severity}: {finding.message} [{finding.rule}]"
     if sys.stdout.isatty():  # elsewhere one line, as editors read it
         head = paragraph(head, 0, 4)
-    styled = click.style(f"{finding.severity}:", fg=_COLOURS.get(finding.severity), bold=True)
-    click.echo(head.replace(f"{finding.severity}:", styled, 1))
+    severity = f"{finding.severity}:"
+    click.echo(head.replace(severity, styled(severity, _COLOURS.get(finding.severity), bold=True), 1))
     click.echo(paragraph(f"fix: {finding.fix}", 4, 5))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -17,21 +16,18 @@ from cupytma.errors import CompileError, CompileInputError, KernelWarning, Targe
 from cupytma.targets import TARGETS, Target
 from cupytma.targets import target as target_of
 
-from .failures import Failure, in_file, wrapped_message
-from .options import starting
+from .failures import Failure, in_file, in_options
+from .options import Macro, starting
 from .output import paragraph, show, show_json, show_rows, warn
 from .progress import PATIENCE, progress_bar
-from .sources import STANDARD_INPUT, name_of, read_file
+from .sources import STANDARD_INPUT, is_ptx, name_of, read_file
 
 if TYPE_CHECKING:
     from cupytma.runtime.compiler import Module
     from cupytma.runtime.resources import KernelResources
 
 _LARGEST = 1 << 27  # bytes of a source
-_MACRO = re.compile(r"[A-Za-z_]\w*(?:\([^)]*\))?", re.ASCII)
 _ENDINGS = (".ptx", ".cubin")
-# What the compiler's function and this command call the same things.
-_ARGUMENTS = {"options: ": "--option ", "name_expressions: ": "--name: ", "target='sm_90a'": "--target sm_90a"}
 _HEADINGS = ("target", "kernel", "registers", "shared B", "local B", "spill B", "code B")
 
 
@@ -52,20 +48,6 @@ class Targets(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gene
         given, comma, last = incomplete.rpartition(",")
         others = (name for name in TARGETS if name not in given.split(","))
         return [CompletionItem(f"{given}{comma}{item.value}") for item in starting(others, last)]
-
-
-class Macro(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
-    """A macro as compilers take it: ``NAME`` or ``NAME=VALUE``."""
-
-    name = "name[=value]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str | None]:
-        name, given, text = str(value).partition("=")
-        if not _MACRO.fullmatch(name):
-            self.fail(f"{value!r:.100} is no macro; write NAME or NAME=VALUE, such as TILE=64", param, ctx)
-        return name, text if given else None
 
 
 @click.command(
@@ -144,9 +126,15 @@ def _is_one_file(output: str) -> bool:
 
 def _read(file: str) -> str:
     try:
-        return read_file(file, _LARGEST).decode()
+        text = read_file(file, _LARGEST).decode()
     except UnicodeDecodeError as error:
         raise Failure(f"{name_of(file)} is no text in UTF-8: {error.reason} at byte {error.start}") from None
+    if is_ptx(text):
+        raise Failure(
+            f"{name_of(file)} is PTX, which is compiled already; `cupytma check` and `cupytma explain` read it, and "
+            "cuModuleLoadData takes it as it is"
+        )
+    return text
 
 
 def _compiled(
@@ -169,20 +157,13 @@ def _compiled(
         try:
             return compile_source(source, target, options, macros, None, folders, names)
         except CompileInputError as error:
-            raise Failure(_in_options(str(error))) from None
+            raise Failure(in_options(str(error))) from None
         except CompileError as error:
             # What has no place in the source is an option or a missing compiler; a target may be too new for it.
             has_place = any(diagnostic.file or diagnostic.from_assembler for diagnostic in error.diagnostics)
             if has_place or "--gpu-architecture" in error.log:
                 raise
             raise Failure(str(error)) from None
-
-
-def _in_options(message: str) -> str:
-    """A message about the arguments of a function, in the words of this command."""
-    for argument, option in _ARGUMENTS.items():
-        message = message.replace(argument, option)
-    return message
 
 
 def _write(output: str, stem: str, modules: dict[str, Module]) -> dict[str, list[str]]:
@@ -257,10 +238,10 @@ def _say(modules: dict[str, Module], failed: dict[str, CompileError], file: str,
         return
     for target, module in modules.items():
         if module.log:
-            click.echo(f"{target}: {in_file(module.log, file)}", err=True)
+            lines = f"{target}: {in_file(module.log, file)}".splitlines()
+            # What is indented is of the source, and the next line points into it.
+            click.echo("\n".join(line if line.startswith(" ") else paragraph(line) for line in lines), err=True)
         for text in module.warnings:
             warn(f"{target}: {text}")
     for error in failed.values():
-        head, *lines = in_file(str(error), file).splitlines()
-        label = click.style("Error:", fg="red", bold=True)
-        click.echo("\n".join((f"{label} {wrapped_message(head)}", *lines)), err=True)
+        Failure(in_file(str(error), file), error.topics).show()

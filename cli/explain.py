@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cupytma.errors import EmissionError
 from cupytma.targets import TARGETS, Target
 from cupytma.words import counted
 
 from .failures import Failure
 from .options import TargetName
-from .output import paragraph, remark, show_json, text_width
+from .output import paragraph, remark, show_json, styled, text_width
 from .sources import STANDARD_INPUT, as_text, is_path, name_of, read_file
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def _found(source: tuple[str, ...]) -> tuple[str, list[Found]]:
     lines = [_with_operands(line) for line in statements(" ".join(source))]
     if not lines:
         raise Failure("there is no instruction in it; give one, such as 'fence.proxy.async;'")
-    explained = [(line, read(line)) for line in lines]
+    try:
+        explained = [(line, read(line)) for line in lines]
+    except EmissionError as error:
+        if len(source) == 1 and ("/" in source[0] or not set(" .") & set(source[0])):
+            raise Failure(f"there is no file {source[0]!r:.100}, and {error}", error.topics) from None
+        raise
     return "", [Found(1, line, "", f.instruction, f.given, f.guard) for line, f in explained]
 
 
@@ -138,7 +144,7 @@ def _blocks(label: str, found: Sequence[Found], target: Target | None, width: in
             yield list(_explained(one, target, width, ""))
             continue
         place = f"{label}:{one.line}" + (f", in {one.function}" if one.function else "")
-        yield [click.style(place, bold=True), *_located(one, target, width, explained)]
+        yield [styled(place, bold=True), *_located(one, target, width, explained)]
     if label:
         yield [_summary(found, width)]
 
@@ -150,7 +156,7 @@ def _located(one: Found, target: Target | None, width: int, explained: dict[str,
     form = one.instruction
     if form is None:
         yield from broken(one.text, width, _INDENT)
-        yield click.style(paragraph(f"not understood: {one.problem}", len(_INDENT), 2), fg="red")
+        yield styled(paragraph(f"not understood: {one.problem}", len(_INDENT), 2), "red")
         return
     if repr(form) in explained:
         yield from _head(one, form, width, _INDENT)
@@ -180,7 +186,7 @@ def _head(one: Found, form: Instruction, width: int, indent: str) -> Iterator[st
         by = "" if one.text == form.function_name else f", by {form.function_name}"
         texts = [f"{one.text}(){by}", form.text]
     for text in texts:
-        yield from (click.style(line, fg="cyan") for line in broken(text, width, indent))
+        yield from (styled(line, "cyan") for line in broken(text, width, indent))
 
 
 def _missing(one: Found, target: Target | None, width: int, indent: str) -> Iterator[str]:
@@ -188,7 +194,7 @@ def _missing(one: Found, target: Target | None, width: int, indent: str) -> Iter
     if target is not None and one.instruction is not None and not one.instruction.supported_on(target):
         lacking = ", ".join(sorted(f.value for f in one.instruction.features - target.features))
         text = f"{target} does not have it, for want of {lacking}."
-        yield click.style(paragraph(text, len(indent), 2), fg="red")
+        yield styled(paragraph(text, len(indent), 2), "red")
 
 
 def _summary(found: Sequence[Found], width: int) -> str:

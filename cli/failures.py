@@ -12,7 +12,14 @@ from cupytma.errors import CupytmaError, DescriptorError, more_line
 from cupytma.tensormap import Violation
 from cupytma.words import counted
 
-from .output import paragraph, text_width
+from .output import paragraph, styled, text_width
+
+# What the compiler's function and the commands that call it call the same things.
+_ARGUMENTS = {"options: ": "--option ", "name_expressions: ": "--name: ", "target='sm_90a'": "--target sm_90a"}
+_FIX = "fix: "
+_SHOWN = 60
+_NO_WORD = re.compile(r"[^\s'\"]{400,}")  # what was pasted by mistake; paths are shorter
+_OF_SOURCE = re.compile(r" +\d* \| ")  # as diagnostics show where something is
 
 
 class Failure(click.ClickException):
@@ -34,7 +41,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         head, *rest = f"Error: {wrapped_message(self.message)}".splitlines()
-        head = click.style("Error:", fg="red", bold=True) + head.removeprefix("Error:")
+        head = styled("Error:", "red", bold=True) + head.removeprefix("Error:")
         more = [more_line(self.topics)] if self.topics else []
         click.echo("\n".join((head, *rest, *more)), file=file, err=file is None)
 
@@ -44,6 +51,13 @@ def in_file(message: str, name: str) -> str:
     from cupytma.runtime.compilation import SOURCE_NAME
 
     return re.sub(rf"^{re.escape(SOURCE_NAME)}(?=\()", lambda _: name, message, flags=re.MULTILINE)
+
+
+def in_options(message: str) -> str:
+    """A message about the arguments of a function, in the words of a command."""
+    for argument, option in _ARGUMENTS.items():
+        message = message.replace(argument, option)
+    return message
 
 
 def failure_of(error: CupytmaError) -> Failure:
@@ -80,10 +94,15 @@ def violations_text(
 
 
 def wrapped_message(message: str) -> str:
-    """An error message with lines longer than the terminal broken at spaces, for printing behind ``Error: ``."""
+    """An error message with lines longer than the terminal broken at spaces, for printing behind ``Error: ``.
+
+    Lines of a source stay whole, as the next one points into them.
+    """
     return "\n".join(_wrapped_line(line) for line in f"Error: {message}".splitlines()).removeprefix("Error: ")
 
 
 def _wrapped_line(line: str) -> str:
-    fix = "fix: "
-    return line if len(line) <= text_width() else paragraph(line, hang=len(fix) * line.lstrip().startswith(fix))
+    if len(line) <= text_width() or _OF_SOURCE.match(line):
+        return line
+    line = _NO_WORD.sub(lambda found: f"{found[0][:_SHOWN]}…", line)
+    return paragraph(line, hang=len(_FIX) * line.lstrip().startswith(_FIX))

@@ -12,7 +12,7 @@ from cupytma.tensormap.codec import MEANINGS
 from cupytma.tensormap.fields import CORNER_BITS, LAYOUTS, RANKS
 
 from .failures import Failure
-from .options import starting
+from .options import Within, starting
 from .output import kept_together, paragraph, show, show_json, show_rows
 
 KINDS = tuple(layout.replace("_", "-") for layout in LAYOUTS)
@@ -39,7 +39,7 @@ class FieldWord(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
 )
 @click.argument("words", nargs=-1, type=FieldWord(), metavar="[FIELD|WORD]...")
 @click.option("--kind", type=click.Choice(KINDS), help="Those that one kind of tensor map has.")
-@click.option("--rank", type=click.IntRange(1, _MOST_DIMENSIONS), help="Those that maps of one rank have.")
+@click.option("--rank", type=Within(1, _MOST_DIMENSIONS), help="Those that maps of one rank have.")
 @click.option("--json", "as_document", is_flag=True, help="Print them as JSON.")
 def layout(words: tuple[str, ...], kind: str | None, rank: int | None, as_document: bool) -> None:
     """Show which bits of a tensor map hold what.

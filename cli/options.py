@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 _LONGEST = 72  # a 64-bit number in binary, with room for its prefix and sign
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_MACRO = re.compile(r"[A-Za-z_]\w*(?:\([^)]*\))?", re.ASCII)
 
 
 def parse_integer(text: str) -> int:
@@ -49,7 +51,8 @@ def check_range(number: int) -> int:
         If it does not.
     """
     if not _SMALLEST <= number <= _LARGEST:
-        raise ValueError(f"a number of {number.bit_length()} bits does not fit 64 bits")
+        shown = str(number) if number.bit_length() <= _LONGEST else f"a number of {number.bit_length()} bits"
+        raise ValueError(f"{shown} does not fit 64 bits")
     return number
 
 
@@ -90,6 +93,12 @@ class Integer(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gene
             self.fail(str(error), param, ctx)
 
 
+class Within(click.IntRange):
+    """One integer between two."""
+
+    name = "integer"  # as messages have it: a word that is none is no range either
+
+
 class Integers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
     """Integers with commas between them: ``1024,512``."""
 
@@ -101,6 +110,20 @@ class Integers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gen
             return tuple(parse_integer(entry) for entry in text.split(",")) if text else ()
         except ValueError as error:
             self.fail(f"{error}; give numbers with commas between them, such as 1024,512", param, ctx)
+
+
+class Macro(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
+    """A macro as compilers take it: ``NAME`` or ``NAME=VALUE``."""
+
+    name = "name[=value]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str | None]:
+        name, given, text = str(value).partition("=")
+        if not _MACRO.fullmatch(name):
+            self.fail(f"{value!r:.100} is no macro; write NAME or NAME=VALUE, such as TILE=64", param, ctx)
+        return name, text if given else None
 
 
 class Member(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -44,6 +45,12 @@ def show(*renderables: RenderableType, style: str | None = None) -> None:
     with console.capture() as captured:
         console.print(*renderables, style=style, sep="\n", soft_wrap=soft_wrap)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def styled(text: str, colour: str | None = None, *, bold: bool = False) -> str:
+    """A text with codes for a terminal, which `click.echo` takes out elsewhere; none where the reader wants none."""
+    unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+    return text if unwanted else click.style(text, fg=colour, bold=bold or None)
 
 
 def show_rows(

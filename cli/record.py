@@ -11,6 +11,7 @@ import click
 from cupytma.words import counted
 
 from .failures import Failure
+from .options import Within
 from .output import paragraph, show, show_json, show_rows
 from .progress import progress_bar
 
@@ -26,12 +27,12 @@ _SHOWN = 10
     "  cupytma record --check b200.npz\n"
     "  cupytma record --check b200.npz --json"
 )
-@click.option("--cases", type=click.IntRange(0, 100_000), default=500, show_default=True, help="Random copies.")
+@click.option("--cases", type=Within(0, 100_000), default=500, show_default=True, help="Random copies.")
 @click.option(
-    "--faults", type=click.IntRange(0, 1000), default=12, show_default=True,
+    "--faults", type=Within(0, 1000), default=12, show_default=True,
     help="Copies that should kill the kernel, each in a process of its own.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**62), help="Of the copies and of memory; by default a new one.")
+@click.option("--seed", type=Within(0, 2**62), help="Of the copies and of memory; by default a new one.")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, writable=True), default="recording.npz", show_default=True,
     help="The file to write.",

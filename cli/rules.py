@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import string
 from typing import Any
 
 import click
@@ -28,9 +27,6 @@ _SEVERITIES: dict[str, tuple[str, str]] = {
     _FOLKLORE: ("Folklore", "Often enforced, and no rules."),
 }
 _PER = {"": "", "dim": "each dimension", "stride": "each stride", "corner": "each spatial dimension"}
-# What messages say of the innermost extent of the box, whose name depends on the kind.
-_INNER_NAME = "box_dim[0] (channels_per_pixel)"
-_INNER = {"inner:inner": f"{_INNER_NAME} = <inner_elements>", "inner:operand": _INNER_NAME}
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 Row = Rule | Folklore
@@ -104,23 +100,21 @@ def _texts(row: Row) -> tuple[str, str]:
     """What must hold and how to mend it; of folklore what is said and what is so."""
     if isinstance(row, Folklore):
         return row.claim, row.truth
-    return row.statement, readable(row.fix)
+    return row.statement, _as_said(row)[1]
 
 
 def _kinds(row: Row) -> tuple[str, ...]:
     return tuple(mode.replace("_", "-") for mode in row.modes) if isinstance(row, Rule) else ()
 
 
-def readable(template: str) -> str:
-    """A message of the table as text, with ``<…>`` where its numbers and names will be."""
-    return "".join(
-        text + ("" if name is None else _operand(name, form or ""))
-        for text, name, form, _ in string.Formatter().parse(template)
-    )
+def _as_said(rule: Rule) -> tuple[str, str]:
+    """What is said of a map that breaks the rule, and the way out; with numbers, that of an example."""
+    from cupytma.help.examples import EXAMPLES
 
-
-def _operand(expression: str, form: str) -> str:
-    return _INNER.get(f"{expression}:{form}", f"<{expression}>")
+    said = EXAMPLES[rule.id].violation(rule.id)
+    pairs = ((rule.message, said.message), (rule.fix, said.fix))
+    message, fix = (text if text == template else f"for example: {text}" for template, text in pairs)
+    return message, fix
 
 
 def _print_list(found: list[Row]) -> None:
@@ -149,11 +143,12 @@ def _print_whole(row: Row) -> None:
     if isinstance(row, Folklore):
         lines = [("is", meaning), ("said", row.claim), ("so", row.truth)]
     else:
+        message, fix = _as_said(row)
         lines = [
             ("is", f"{row.severity}. {meaning}"), ("holds", row.statement), ("exactly", row.holds),
             ("for", "; ".join(filter(None, (", ".join(_kinds(row)), _PER[row.per])))),
             ("on", ", ".join(_targets(row)) if row.feature else "every target"),
-            ("says", readable(row.message)), ("fix", readable(row.fix)), ("known", row.source),
+            ("says", message), ("fix", fix), ("known", row.source),
         ]  # fmt: skip
     for head, text in lines:
         show(paragraph(f"{head + ':':<9}{text}", 2, 9))
@@ -166,12 +161,10 @@ def _targets(row: Rule) -> list[str]:
 
 
 def _operands(row: Row) -> dict[str, str]:
-    """What the operands mean that a rule names."""
+    """What the operands mean that a rule's expression names."""
     if isinstance(row, Folklore):
         return {}
-    in_texts = (field or "" for text in (row.message, row.fix) for _, field, _, _ in string.Formatter().parse(text))
-    named = dict.fromkeys(word for text in (row.holds, *in_texts) for word in _WORD.findall(text))
-    return {word: OPERANDS[word] for word in named if word in OPERANDS}
+    return {word: OPERANDS[word] for word in dict.fromkeys(_WORD.findall(row.holds)) if word in OPERANDS}
 
 
 def _document(row: Row) -> dict[str, Any]:

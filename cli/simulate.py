@@ -11,7 +11,7 @@ from cupytma.words import counted
 
 from .descriptor_reading import read_described
 from .failures import Failure
-from .options import Integer, Integers, OutputForm, Source, suggested
+from .options import Integer, Integers, OutputForm, Source, Within, suggested
 from .output import show_json, warn
 from .pictures import write_picture
 from .simulation_report import DIRECTIONS, facts_of, show_copies
@@ -99,7 +99,7 @@ def _operations() -> tuple[str, ...]:
 )
 @click.option("--picture", type=Source(), metavar="FILE", help="Write a picture of the (first) copy as SVG.")
 @click.option(
-    "--limit", type=click.IntRange(0), default=64, show_default=True, help="Lines of elements and bytes; 0 for all."
+    "--limit", type=Within(0), default=64, show_default=True, help="Lines of elements and bytes; 0 for all."
 )
 def simulate(
     source: tuple[str, ...],

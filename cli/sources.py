@@ -80,6 +80,11 @@ def as_text(data: bytes) -> str | None:
     return None if "\0" in text else text
 
 
+def is_ptx(text: str) -> bool:
+    """Whether a text is a module of PTX, which names its version and target."""
+    return ".version" in text and ".target" in text
+
+
 def limited(file: IO[bytes], name: str, largest: int) -> bytes:
     """All that is left of a file.
 

@@ -14,7 +14,7 @@ from cupytma.tensormap.rule import FULL_RANK
 from cupytma.words import counted
 
 from .failures import Failure, violations_text
-from .options import Integer, Integers, Member, Source, TargetName
+from .options import Integer, Integers, Member, Source, TargetName, Within
 from .output import paragraph, show, show_json, show_rows, text_width
 from .pictures import write_picture
 from .swizzle_picture import ROWS, address_formula, chunk_formula, places, swizzle_picture
@@ -78,7 +78,7 @@ class _Question:
 @click.option(
     "--target", type=TargetName(), default=str(DEFAULT_TARGET), show_default=True, help="Whose swizzles are considered."
 )
-@click.option("--rows", type=click.IntRange(1, _LARGEST_ROWS), default=ROWS, show_default=True, help="Of the picture.")
+@click.option("--rows", type=Within(1, _LARGEST_ROWS), default=ROWS, show_default=True, help="Of the picture.")
 @click.option("--picture", type=Source(), metavar="FILE", help="Write the picture as SVG; - is standard output.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def swizzle(

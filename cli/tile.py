@@ -20,6 +20,7 @@ from .output import paragraph, show, show_json, show_rows, text_width
 from .pictures import show_cells, write_picture
 
 if TYPE_CHECKING:
+    from cupytma.sim import TileMap
     from cupytma.sim.model import Dimension
 
 _DIMENSIONS = "N,N,…"
@@ -63,7 +64,10 @@ def tile(
     The tensor is that of a tensor map, SOURCE as `cupytma decode` reads it, or of options. Coordinates are in driver
     order: dimension 0 first and fastest.
     """
+    from cupytma import sim
+
     tensor_map = _tensor_map(source, {name: value for name, value in given.items() if value is not None}, target)
+    found = None if at is None else sim.tile_map(tensor_map, at)  # before anything is shown, as it may refuse
     covering = covering_of(tensor_map)
     last = tuple(d.box * (d.boxes - 1) for d in covering.dimensions)
     if picture is not None:
@@ -77,10 +81,10 @@ def tile(
         return
     _show(covering, store)
     show("")
-    if at is None:
+    if at is None or found is None:
         _show_covering(covering)
     else:
-        _show_box(tensor_map, at)
+        _show_box(tensor_map, at, found)
 
 
 def _tensor_map(source: tuple[str, ...], given: dict[str, Any], target: Target) -> TensorMap:
@@ -177,12 +181,10 @@ def _show_covering(covering: Covering) -> None:
     show(paragraph(legend(lines) + more, 2))
 
 
-def _show_box(tensor_map: TensorMap, at: tuple[int, ...]) -> None:
-    from cupytma import sim
-
+def _show_box(tensor_map: TensorMap, at: tuple[int, ...], found: TileMap) -> None:
     from . import box_picture
 
-    found, parameters = sim.tile_map(tensor_map, at), tensor_map.decode()
+    parameters = tensor_map.decode()
     inside = int(found.inside.sum())
     title = f"The box at {_product(at, ', ')}: {inside:,} in bounds, {len(found.inside) - inside:,} outside"
     show(paragraph(title), style="bold")

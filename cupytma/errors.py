@@ -120,6 +120,8 @@ class CompileError(CupytmaError, RuntimeError):
         self.log = log
         self.source = source
         self.diagnostics = tuple(diagnostics)
+        if not any(d.from_assembler or "cupytma" in d.message + d.text + d.file for d in self.diagnostics):
+            self.topics = ()  # an error in C++ like any other, or none of a source
 
     @property
     def line(self) -> int | None:

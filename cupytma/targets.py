@@ -110,7 +110,9 @@ TARGETS: dict[str, Target] = {
         Target("sm_121a", (12, 1), (8, 8), _SMALL, _BLACKWELL_A),
     )
 }
+"""Every target by its name, the oldest first."""
 DEFAULT_TARGET = TARGETS["sm_90a"]
+"""What is meant where no target is given."""
 
 
 def target(name: str | Target) -> Target:

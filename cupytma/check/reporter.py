@@ -9,6 +9,7 @@ from cupytma.check.events import Event, Unit
 from cupytma.check.finding import Finding, Rule, Severity
 from cupytma.check.lexer import MARK
 from cupytma.check.module import Module, Statement
+from cupytma.listed import Listed
 
 _IGNORE = re.compile(re.escape(MARK) + r"\s*ignore(?:\[([\w\s,-]*)\])?")
 
@@ -72,7 +73,7 @@ class Reporter:
         """
         ignored = _ignored(self._module, source)
         kept = [f for f in self._found.values() if not _is_ignored(f, ignored)]
-        return tuple(sorted(kept, key=lambda f: (f.file, f.line, f.rule, f.ptx_line)))
+        return Listed(sorted(kept, key=lambda f: (f.file, f.line, f.rule, f.ptx_line)))
 
 
 Ignored = dict[tuple[bool, int], "frozenset[str] | None"]

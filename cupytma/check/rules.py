@@ -11,3 +11,4 @@ from cupytma.check.rules_stores import STORE_RULES
 RULES: dict[str, Rule] = {
     rule.id: rule for rule in (*STORE_RULES, *BARRIER_RULES, *MAP_RULES, *OPERAND_RULES)
 }
+"""What the checker looks for, by id."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# How a topic is called, and what a list of its kind is headed with, in the order in which they are listed.
 KINDS: dict[str, str] = {
     "how-to": "How-tos",
     "rule": "Rules of tensor maps: what the driver refuses",
@@ -17,6 +16,7 @@ KINDS: dict[str, str] = {
     "recipe": "Fences, by the path that data takes",
     "error": "Errors that this package raises",
 }
+"""How a topic is called, and what a list of its kind is headed with, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from cupytma.ptx.parse import parse
 from cupytma.ptx.reductions import REDUCTIONS
 from cupytma.words import counted
 
-#: The inline-assembly constraint of each operand class.
 OPERAND_CLASSES = {
     "tensor_map": "l",
     "cache_policy": "l",
@@ -26,8 +25,9 @@ OPERAND_CLASSES = {
     "im2col_offset": "h",
     "cta_mask": "h",
 }
-#: The placeholder number of the tensor map, by direction.
+"""The inline-assembly constraint of each operand class."""
 DESCRIPTOR_POSITION = {"load": 1, "store": 0}
+"""The placeholder number of the tensor map, by direction."""
 
 
 class TmaLoadMode(IntEnum):

@@ -467,8 +467,8 @@ _RECIPES = (
         "PTX ISA: cp.async.bulk; mapa; mbarrier.try_wait; barrier.cluster; Asynchronous copy: Async Proxy",
     ),
 )
-#: Every recipe, by the name of its path.
 RECIPES = {entry.path: entry for entry in _RECIPES}
+"""Every recipe, by the name of its path."""
 
 
 def recipe(path: str) -> Recipe:

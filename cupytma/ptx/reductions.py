@@ -9,8 +9,8 @@ from __future__ import annotations
 from cupytma.errors import EmissionError
 from cupytma.ptx.checks import shown
 
-#: The eight reductions, in the order of the founding document's redKind enumeration.
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+"""The eight reductions, in the order of the founding document's redKind enumeration."""
 
 _FLOATS_16 = ("f16", "bf16")
 _BITS = ("and", "or", "xor")

@@ -12,7 +12,6 @@ from cupytma.targets import Target
 from cupytma.targets import target as target_of
 
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
-#: The PTX ISA version that each CUDA toolkit writes and assembles.
 TOOLKITS = {
     "12.0": (8, 0),
     "12.1": (8, 1),
@@ -30,6 +29,7 @@ TOOLKITS = {
     "13.4": (9, 4),
     "13.5": (9, 5),
 }
+"""The PTX ISA version that each CUDA toolkit writes and assembles."""
 
 # Words that may be replaced without a change of what happens: the value, what stands for it.
 _EQUIVALENTS: tuple[tuple[str, object, object], ...] = (

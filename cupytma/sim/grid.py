@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupytma.errors import SimulationError
+from cupytma.listed import Listed
 from cupytma.sim.checks import check_coordinates, check_entries, check_integer, check_offsets, check_operands
 from cupytma.sim.faults import Fault
 from cupytma.sim.geometry import geometry
@@ -102,7 +103,7 @@ def grid_faults(
             found.append(GridFault((x, y, z), start, fault))
         except SimulationError as error:
             raise SimulationError(f"block {(x, y, z)}: {error}") from None
-    return tuple(found)
+    return Listed(found)
 
 
 def _extents(grid: int | Sequence[int]) -> tuple[int, int, int]:

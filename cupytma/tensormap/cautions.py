@@ -187,7 +187,7 @@ FAULTS: tuple[Rule, ...] = (
         "shared_address % 128 == 0",
         "the shared tile starts at byte {shared_address}, {shared_address % 128} mod 128; it must start at a multiple "
         "of 128 bytes",
-        "align it, to {shared_address // 128 * 128 + 128} for example",
+        "align it, such as to {shared_address // 128 * 128 + 128}",
     ),
     _fault(
         "store-start", "a store or reduction starts at 0 or above in every dimension",
@@ -261,3 +261,4 @@ FOLKLORE: tuple[Folklore, ...] = (
         "relative to the tile need 1024.",
     ),
 )
+"""What is often said of tensor maps, and is not so."""

@@ -8,6 +8,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from cupytma.listed import Listed
 from cupytma.targets import TARGETS, Feature, Target
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, Swizzle
 from cupytma.tensormap.fields import CORNER_BITS, DATA_TYPES
@@ -122,7 +123,7 @@ def violations(operands: dict[str, Any], severity: str = "error") -> tuple[Viola
         for i, clause in zip(rule.indices(rank), clauses(rule, rank), strict=True):
             if not evaluate(clause, operands):
                 found.append(_violation(rule, i, operands))
-    return tuple(found)
+    return Listed(found)
 
 
 def _violation(rule: Rule, index: int | None, operands: dict[str, Any]) -> Violation:

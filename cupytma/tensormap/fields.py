@@ -204,6 +204,7 @@ def _rows() -> Iterator[BitField]:
 
 
 FIELDS: tuple[BitField, ...] = tuple(_rows())
+"""Every bit field of every kind and rank, in the order in which they are described."""
 
 
 @cache

@@ -155,6 +155,7 @@ MUTATORS: dict[str, Mutator] = {
         Mutator("fill_mode", "oob_fill", ("oob_fill",), choices=_numbered("oob_fill", 2)),
     )
 }
+"""What ``tensormap.replace`` writes, by the name of its field."""
 
 
 def replaced_raw(

@@ -60,7 +60,7 @@ OPERANDS: dict[str, str] = {
     "shared_bits": "bits of one element in shared memory",
     "alignment": "bytes that addresses and strides must be a multiple of",
     "inner_elements": "elements of the innermost row that one load brings",
-    "inner_bits": "bits of the same in shared memory",
+    "inner_bits": "bits of the innermost row that one load brings, in shared memory",
     "swizzle_span": "bytes the swizzle pattern spans; 0 without swizzle",
     "recorded_box_bytes": "bytes of the box as the driver counts them",
     "corner_limit": "corners lie in -corner_limit … corner_limit - 1",

@@ -245,4 +245,5 @@ ERRORS: tuple[Rule, ...] = (
 )
 
 RULES: tuple[Rule, ...] = (*ERRORS, *WARNINGS, *FAULTS)
+"""What a tensor map must keep, what is legal and surprising, and which uses of a legal one kill a kernel."""
 RULES_BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupytma.errors import DescriptorError
+from cupytma.listed import Listed
 from cupytma.tensormap import codec
 from cupytma.tensormap.fields import FIELDS, BitField, fields_of
 from cupytma.tensormap.mutation import MUTATORS, Mutator
@@ -107,7 +108,7 @@ class Slot:
 def slots_of(data: bytes) -> tuple[Slot, ...]:
     """The eight slots of 128 bytes; see `TensorMap.slots`."""
     fields = _fields(data)
-    return tuple(_slot(word, documented, data, fields) for word, documented in enumerate(_DOCUMENT))
+    return Listed(_slot(word, documented, data, fields) for word, documented in enumerate(_DOCUMENT))
 
 
 def _fields(data: bytes) -> tuple[BitField, ...]:

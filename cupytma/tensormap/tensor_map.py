@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
+from cupytma.listed import Listed
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.codec import FieldValue
 from cupytma.tensormap.difference import FieldDifference, differences
@@ -381,7 +382,7 @@ class TensorMap(TextForms, Interop):
         found = self._parameters.warnings(target)
         if not codec.has_driver_defect(self._data):
             return found
-        return (*found, Violation("driver-defect", *_DRIVER_DEFECT, severity="warning"))
+        return Listed((*found, Violation("driver-defect", *_DRIVER_DEFECT, severity="warning")))
 
     def apply_workaround(self) -> TensorMap:
         """The map with w1[21] cleared: NVIDIA's workaround for drivers before 595 on Blackwell.

@@ -8,6 +8,7 @@ stand in one page.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -222,7 +223,8 @@ def number(value: float) -> str:
 def text_width(text: str, kind: str = "") -> float:
     """About how many pixels a text takes; rather more than fewer."""
     size = next((_SIZES[name] for name in kind.split() if name in _SIZES), _SIZES[""])
-    return size * sum(_WIDE if letter.isdigit() or letter.isupper() else _NARROW for letter in text)
+    # Rounded once: sums of floats are other ones before Python 3.12 than from it on, and pictures are to be the same.
+    return size * math.fsum(_WIDE if letter.isdigit() or letter.isupper() else _NARROW for letter in text)
 
 
 def fitted(text: str, room: float, kind: str = "") -> str:

@@ -28,10 +28,13 @@ def framed(parts: Iterable[str]) -> str:
     return f'<div class="cupytma-card"><style>{_STYLE}</style>{"".join(parts)}</div>'
 
 
-def printed(shown: object) -> str:
-    """A card of what an object is printed as: the first line, and those after it as they are."""
-    title, _, rest = str(shown).partition("\n")
-    return framed([f"<strong>{escape(title)}</strong>", code(rest) if rest else ""])
+def printed(*shown: object) -> str:
+    """A card of what objects are printed as: of each the first line, and those after it as they are."""
+    parts = []
+    for one in shown:
+        title, _, rest = str(one).partition("\n")
+        parts += [f"<div><strong>{escape(title)}</strong></div>", code(rest) if rest else ""]
+    return framed(parts)
 
 
 def code(text: str) -> str:

@@ -21,6 +21,7 @@ _HEAD = 98
 _MOST_CELLS = 256
 _GROUPS = BANKS * WORD // CHUNK
 _SIZES = (1, 2, 4, 8, 16)
+_ADDRESSES = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ def _checked(element_size: Any, rows: Any, base: Any) -> tuple[int, int, int]:
         raise PictureError(f"rows is {count}; it must be 1 or above")
     if place < 0 or place % LINE:
         raise PictureError(f"base is {place}; it must be a multiple of {LINE} of 0 or above, as every tile's is")
+    if place >= _ADDRESSES:
+        raise PictureError(f"base is {place}; shared memory addresses are below 2^32 bytes")
     return size, count, place
 
 

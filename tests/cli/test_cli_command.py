@@ -107,6 +107,33 @@ def test_colours_on_a_terminal_only():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("arguments", [("decode", "no-file"), ("explain", "fence.proxy.async;"), ("record", "--seed")])
+@pytest.mark.parametrize(
+    ("wish", "wanted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"NO_COLOR": ""}, True)]
+)
+def test_colours_only_where_they_are_wanted(arguments, wish, wanted):
+    import pty
+
+    leader, follower = pty.openpty()
+    others = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cupytma", *arguments], stdout=follower, stderr=follower, stdin=follower,
+        env={**others, "TERM": "xterm", "COLUMNS": "80", **wish},
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        while chunk := os.read(leader, 4096):
+            seen += chunk
+    except OSError:  # how Linux reports that the other side has closed
+        pass
+    process.wait()
+    os.close(leader)
+    assert seen
+    assert (b"\x1b[" in seen) == (wanted and arguments[0] != "record")  # click's own errors have none
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_raw_bytes_are_kept_from_a_terminal():
     import pty
 

@@ -151,3 +151,36 @@ def test_errors_name_the_file_that_was_given(invoke: Invoke, tmp_path: Path, com
     assert result.exit_code == (1 if command == "compile" else 2)
     assert f"{wrong}(2): error:" in "".join(result.stderr.split("\n"))
     assert "kernel.cu" not in result.stderr
+
+
+LONG = "int a_variable_with_a_long_name_that_nothing_reads, another_variable_with_a_long_name_that_nothing_reads_too;"
+
+
+@pytest.mark.parametrize("wrong", ["", "\n    call(1, 2); "], ids=["warnings", "errors"])
+@pytest.mark.parametrize("command", ["compile", "check"])
+def test_what_the_compiler_says_is_wrapped_and_lines_of_the_source_are_whole(
+    invoke: Invoke, tmp_path: Path, command: str, wrong: str
+) -> None:
+    source = "struct AVeryLongNameOfAStruct {}; void __device__ call(AVeryLongNameOfAStruct*, int*);\n"
+    file = tmp_path / "a.cu"
+    file.write_text(f"{source}__global__ void k() {{{wrong}{LONG} }}\n", encoding="utf-8")
+    said = invoke(command, str(file)).stderr
+    own, others = [], []
+    for line in said.splitlines():
+        (own if "^" in line or LONG in line else others).append(line)
+    assert max(map(len, others), default=0) <= 80
+    assert bool(own) == (bool(wrong) or command == "compile")
+
+
+@pytest.mark.parametrize("command", ["compile", "check"])
+@pytest.mark.parametrize(
+    ("body", "is_explained"),
+    [("nothing;", False), ("cupytma::tensor_load_9d();", True), ('asm("fence.proxy.sync;");', True)],
+)
+def test_errors_of_the_unit_alone_lead_to_the_how_to(
+    invoke: Invoke, command: str, body: str, is_explained: bool
+) -> None:
+    source = f'#include <cupytma.cuh>\nextern "C" __global__ void k() {{ {body} }}'
+    result = invoke(command, "-", input=source)
+    assert "Error: compiling for sm_90a" in result.stderr
+    assert ("More: cupytma help instruction-refused" in result.stderr) == is_explained

@@ -10,7 +10,7 @@ import sys
 import click
 import pytest
 from click.shell_completion import ShellComplete
-from conftest import Invoke
+from invoking import Invoke
 
 from cupytma.cli.application import cli
 from cupytma.help import KINDS, names, topics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -29,6 +30,7 @@ def test_every_rule_is_listed_with_what_must_hold_and_a_fix(invoke):
         assert entry.claim in flat
         assert entry.truth in flat
     assert text.count("\n    fix: ") == len(RULES)
+    assert not re.search("<[^ ]", flat)
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -74,14 +76,20 @@ def test_one_rule_whole(invoke, rule):
     assert rule.statement in text
     assert f"exactly: {rule.holds}" in text
     assert f"known: {rule.source}" in text
-    assert "{" not in text
+    assert not re.search(r"[{}<>]", text.partition(" says: ")[2].partition(" known: ")[0])
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_one_rule_whole_says_what_its_operands_mean(invoke):
     text = invoke("rules", "box-inner-span").stdout
     assert "swizzle_span: bytes the swizzle pattern spans" in text
-    assert "use box_dim[0] (channels_per_pixel) ≤ <8 * swizzle_span //" in text
+
+
+def test_messages_with_numbers_are_those_of_an_example(invoke):
+    text = " ".join(invoke("rules", "box-inner-span").stdout.split())
+    assert "says: for example: box_dim[0] = 128 × 2 B = 256 B exceeds the 128 B span of SWIZZLE_128B" in text
+    assert "fix: for example: use box_dim[0] ≤ 64 or split the box" in text
+    assert "fix: use interleave NONE known:" in " ".join(invoke("rules", "packed-interleave").stdout.split())
 
 
 def test_an_id_that_is_a_word_too_names_the_others(invoke):

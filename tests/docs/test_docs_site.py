@@ -159,3 +159,20 @@ def test_every_public_name_is_described(pages: dict[str, Page]) -> None:
 )
 def test_docstrings_are_on_their_page(page: str, anchor: str, pages: dict[str, Page]) -> None:
     assert anchor in pages[page].anchors
+
+
+def test_every_public_object_has_a_text(site: Path) -> None:
+    silent = []
+    for path in (site / "api").glob("*.html"):
+        described = path.read_text(encoding="utf-8").partition("<footer")[0]
+        for part in described.split('<h2 id="cupytma.')[1:]:
+            if "<p>" not in part:
+                silent.append(f"{path.name}: {part.partition(chr(34))[0]}")
+    assert not silent, "\n".join(silent)
+
+
+def test_functions_that_are_made_have_their_signatures(pages: dict[str, Page]) -> None:
+    text = pages["api/ops.html"].text
+    for name in ("reduce_add", "broadcast_max"):
+        assert f"{name}(\n" in text
+    assert "element by element" in text

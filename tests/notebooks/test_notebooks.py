@@ -21,6 +21,8 @@ UNSTABLE = re.compile(
     r"0x(?:5|7f)[0-9a-f]{10}\b|/(?:tmp|home|root|usr)/|ipykernel|\d\d:\d\d:\d\d|matplotlib v", re.IGNORECASE
 )
 PLOTS = re.compile(r"view\.(roofline|pipeline_curve)\(")
+# Without a GPU; what stands under a condition is indented.
+COMPILES = re.compile(r'"[^ "][^"]*(tma\.compile|check\.check_cuda)\(')
 # Where the examples take their tensors to lie, and where programs do.
 CHOSEN_ADDRESSES = re.compile(r"0x7f0000[0-9a-f]{6}\b")
 
@@ -36,6 +38,8 @@ def test_notebooks_are_numbered_without_a_gap() -> None:
 def test_a_notebook_shows_what_is_stored(path: Path) -> None:
     if PLOTS.search(path.read_text(encoding="utf-8")):
         pytest.importorskip("matplotlib", reason="shows a plot, which needs matplotlib")
+    if COMPILES.search(path.read_text(encoding="utf-8")):
+        pytest.importorskip("cuda.bindings.nvrtc", reason="compiles, which needs cuda-python and NVRTC")
     stored = stored_notebooks.shown(stored_notebooks.read(path))
     found = stored_notebooks.shown(stored_notebooks.execute(path))
     for (source, now), (_, before) in zip(found, stored, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from html import unescape
 
 import numpy as np
@@ -103,3 +104,22 @@ def test_what_is_printed_in_lines_is_shown_in_them():
     for thing in shown[:-1]:
         assert _text(thing._repr_html_()).split() == str(thing).split()
     assert report.findings[0].fix in _text(report.findings[0]._repr_html_())
+
+
+def test_tuples_of_what_was_found_are_shown_as_they_are_printed():
+    illegal = tma.Tiled(data_type="FLOAT32", global_address=8, global_dim=(16, 8), box_dim=(300, 4))
+    short = tma.Tiled(data_type="FLOAT32", global_address=0, global_dim=(13, 8), global_strides=(64,), box_dim=(8, 4))
+    rule = check.RULES["commit-group-missing"]
+    for found in (
+        illegal.violations(), short.warnings(), short.faults((1, 0)), short.encode().slots(),
+        check.check_cuda(rule.bad, rule.target), sim.grid_faults(short.encode(), lambda x, y, z: (3 * x, 0), 4),
+    ):  # fmt: skip
+        assert isinstance(found, tuple)
+        assert len(found) >= 1
+        shown = _text(found._repr_html_())
+        assert shown.split() == " ".join(map(str, found)).split()
+        assert repr(found) == repr(tuple(found))
+        assert pickle.loads(pickle.dumps(illegal.violations())) == illegal.violations()
+    nothing = sim.grid_faults(short.encode(), lambda x, y, z: (4 * x, 0), 4)
+    assert nothing == ()
+    assert nothing._repr_html_() is None

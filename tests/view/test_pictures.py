@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reading import Drawing
 
 import cupytma as tma
 from cupytma import sim, view
 from cupytma.errors import PictureError
 from cupytma.sim import examples
+from cupytma.view import drawing
 
 _FLOAT16 = {"data_type": "FLOAT16", "global_address": 0x7F0000000000}
 MATRIX = tma.Tiled(**_FLOAT16, global_dim=(1024, 512), box_dim=(64, 32), swizzle="128B")
@@ -130,6 +134,13 @@ def test_texts_that_stand_in_a_line_do_not_overlap(make):
             assert one.reach[1] <= other.reach[0] + 0.5, (one, other)
 
 
+@given(st.text(alphabet="aT7 ×", max_size=120), st.sampled_from(["", "small", "heading middle"]))
+def test_a_width_is_the_exact_sum_over_its_letters_rounded_once(text, kind):
+    exact = sum(Fraction(0.66 if letter in "T7" else 0.55) for letter in text)
+    size = {"": 12, "small": 10.5, "heading middle": 13}[kind]
+    assert drawing.text_width(text, kind) == size * float(exact)
+
+
 def test_text_is_escaped_and_cut_and_whole_in_its_tip():
     picture = view.timeline(_named_program())
     assert "<with>" not in picture.svg
@@ -138,12 +149,10 @@ def test_text_is_escaped_and_cut_and_whole_in_its_tip():
 
 
 def test_colours_are_those_of_the_page_or_told_apart_by_the_colour_blind():
-    from cupytma.view.drawing import COLOURS
-
     # Okabe and Ito, "Color Universal Design", 2008.
-    assert set(COLOURS) <= {"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
+    assert set(drawing.COLOURS) <= {"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
     svg = view.tile(MATRIX).svg
-    used = set(re.findall(r"#[0-9a-f]{3,6}", svg)) - set(COLOURS)
+    used = set(re.findall(r"#[0-9a-f]{3,6}", svg)) - set(drawing.COLOURS)
     ground = svg[svg.index("svg:root") :]
     assert all(colour in ground for colour in used)
     assert "prefers-color-scheme:dark" in ground

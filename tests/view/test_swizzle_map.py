@@ -111,3 +111,10 @@ def test_numbers_that_no_tile_has_are_refused(numbers, message):
 def test_what_is_no_integer_is_refused(name, value):
     with pytest.raises(SimulationError, match=name):
         view.swizzle("128B", **{name: value})
+
+
+def test_a_base_beyond_shared_memory_is_refused():
+    for base in (2**32, 10**30 // 128 * 128):
+        with pytest.raises(PictureError, match=r"below 2\^32 bytes"):
+            view.swizzle("128B", base=base)
+    assert view.swizzle("128B", base=2**32 - 1024).svg

@@ -276,3 +276,4 @@ RULES: dict[str, Rule] = {
         ),
     )
 }  # fmt: skip
+"""What a simulated program is told, by id."""
