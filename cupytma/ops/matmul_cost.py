@@ -24,6 +24,7 @@ _MOST_BYTES = target("sm_90a").shared_bytes
 _LAUNCH = 1.04e-6  # seconds that a launch takes after the one before
 _FILLING = 799  # cycles until the first stage is there
 _PREPARED = 0.249  # of filling, and of a shared sum: what is left where loads of weights begin before
+_PREPARED_ROWS = 128  # of a, up to which they do
 # Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
 _WRITING, _TRANSPOSING = 24, 9.2
 _SHARING, _SENDING = 457, 69  # cycles for each block that shares a sum, and for each element that a thread has of it
@@ -127,8 +128,9 @@ def cost_of(
     # Of the blocks of a wave, on one multiprocessor.
     neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
     depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
-    # Weights are loaded first where they are the rows.
-    is_prepared = is_static and c.is_swapped
+    # Weights are loaded first where they are the rows; that they come before gains nothing where they take little of
+    # the time.
+    is_prepared = is_static and c.is_swapped and o.m <= _PREPARED_ROWS
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
     sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
