@@ -23,7 +23,8 @@ RESERVED_BYTES = 1024  # of shared memory, for each block, which a multiprocesso
 # for itself. All of a block's come from what its threads may have each: 168 of 384, 255 of 256.
 LOADING_REGISTERS = 40
 MULTIPLYING_REGISTERS = {1: 248, 2: 232}
-_REGISTERS = 65536  # of a multiprocessor
+_REGISTERS, _SCHEDULERS = 65536, 4  # of a multiprocessor
+_MOST_REGISTERS = 255  # of a thread
 _OTHER_REGISTERS = 40  # that a thread needs beside its sums
 
 
@@ -72,12 +73,17 @@ class Configuration:
         return self.consumers * WARPGROUP_THREADS + (WARPGROUP_THREADS if self.resident == 1 else WARP_THREADS)
 
     @property
+    def registers(self) -> int:
+        """That a thread which multiplies may have: warps of all resident blocks share those of four schedulers."""
+        if self.resident == 1:
+            return MULTIPLYING_REGISTERS[self.consumers]
+        warps = -(-self.threads * self.resident // (WARP_THREADS * _SCHEDULERS))  # of one scheduler
+        return min(_MOST_REGISTERS, _REGISTERS // _SCHEDULERS // (WARP_THREADS * warps) // 8 * 8)
+
+    @property
     def sums(self) -> int:
         """That a thread which multiplies has room for, each of as many numbers as it has of a tile."""
-        registers = MULTIPLYING_REGISTERS[self.consumers]
-        if self.resident > 1:
-            registers = min(255, _REGISTERS // (self.threads * self.resident) // 8 * 8)
-        return (registers - _OTHER_REGISTERS) // (self.row_blocks * self.tile_columns // 2)
+        return (self.registers - _OTHER_REGISTERS) // (self.row_blocks * self.tile_columns // 2)
 
     @property
     def stage_sums(self) -> int:

@@ -103,6 +103,26 @@ def test_promoted_tiles_are_halved_where_registers_hold_one_sum_beside_the_total
         assert f"n{configuration.tile_columns // used}k" in str(defines["MULTIPLY"])
 
 
+C = Configuration
+NEIGHBOURS = [
+    C(1, 64, consumers=1, resident=2), C(2, 128, consumers=1, resident=2), C(1, 64, consumers=1, resident=3),
+    C(1, 16, is_swapped=True, consumers=1, resident=4), C(1, 64, resident=2), C(1, 96, resident=2),
+    C(1, 16, is_swapped=True, resident=3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("configuration", NEIGHBOURS, ids=str)
+def test_blocks_that_share_a_multiprocessor_have_the_registers_that_are_counted_on(configuration: C) -> None:
+    judged = judged_of(8, 8, 16, "bfloat16")
+    assert not problem_with(configuration, judged, False, HOPPER.shared_bytes)
+    plan = plan_matmul(judged, HOPPER, 132, configuration=configuration)
+    found = matmul_module("sm_90a", plan.defines()).resources["matmul"]
+    assert found.registers <= configuration.registers
+    assert (found.spill_store_bytes, found.stack_bytes) == (0, 0)
+    warps = -(-configuration.threads * configuration.resident // 128)  # of a scheduler, which has 16,384 registers
+    assert configuration.registers <= 16384 // (32 * warps) < configuration.registers + 8
+
+
 @pytest.mark.parametrize("is_mn_major", [False, True])
 @pytest.mark.parametrize(("dtype", "size"), [("float8_e4m3fn", 1), ("bfloat16", 2), ("float32", 4)])
 def test_descriptors_find_what_a_load_has_brought(dtype: str, size: int, is_mn_major: bool) -> None:
