@@ -43,7 +43,7 @@ CASES = [
     (90, 139, 208, "bfloat16", "bfloat16", False, C(1, 96, is_swapped=True, consumers=1), {}),
     (45, 72, 208, "float8_e4m3fn", "float32", False, C(1, 40, is_swapped=True, consumers=1), {}),
     (70, 200, 400, "bfloat16", "bfloat16", False, C(1, 64, 2, consumers=1, resident=2), {"static_b": True}),
-    (70, 200, 272, "float8_e4m3fn", "bfloat16", False, C(1, 64, consumers=2, resident=2), {}),
+    (70, 200, 272, "float8_e4m3fn", "bfloat16", False, C(1, 32, consumers=2, resident=2), {}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 4, 2, is_ping_pong=True), {}),
     (150, 300, 400, "bfloat16", "bfloat16", False, C(1, 136), {}),
     (150, 300, 2064, "float8_e4m3fn", "bfloat16", False, C(1, 88), {}),
