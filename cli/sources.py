@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,10 +55,18 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             yield sys.stdin.buffer
             return
         with Path(path).open("rb") as file:
+            if _is_endless(path, file):
+                raise Failure(f"{name_of(path)} is a device, which may have no end; pipe what is wanted of it to -")
             yield file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"cannot read {name_of(path)}: {reason}") from None
+
+
+def _is_endless(path: str, file: IO[bytes]) -> bool:
+    """Whether a file is a device such as /dev/zero; neither a terminal nor the null device."""
+    is_device = stat.S_ISCHR(os.fstat(file.fileno()).st_mode)
+    return is_device and not file.isatty() and not os.path.samefile(path, os.devnull)
 
 
 def name_of(path: str) -> str:

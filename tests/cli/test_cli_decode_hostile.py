@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+from invoking import Invoke
 
 _TEXTS = {
     "line breaks": "\n" * 1_000_000,
@@ -34,3 +36,12 @@ def test_it_ends_in_a_moment(invoke, arguments, name):
     assert time.perf_counter() - start < 5
     assert result.exit_code in (1, 2)
     assert result.stdout == ""
+
+
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="needs /dev/zero")
+@pytest.mark.parametrize("arguments", [("decode", "--search"), ("decode", "--offset", "0"), ("check",), ("decode",)])
+def test_a_device_without_an_end_is_refused_at_once(invoke: Invoke, arguments: tuple[str, ...]) -> None:
+    result = invoke(*arguments, "/dev/zero")
+    assert result.exit_code == 2
+    assert "is a device, which may have no end" in result.stderr
+    assert "is a device" not in invoke(*arguments, "/dev/null").stderr
