@@ -25,6 +25,7 @@ constexpr unsigned tile_columns = TILE_COLUMNS;
 constexpr unsigned parts = COLUMN_PARTS, part_columns = tile_columns / parts;
 static_assert(part_columns * parts == tile_columns && part_columns % 8 == 0, "instructions take eight columns or more");
 static_assert(parts == 1 || (PROMOTE == 1 && parts == 2), "one part's sum is made while another's is added");
+static_assert(parts == 1 || !COLUMNS_MN_MAJOR, "parts are lines that follow one another");
 constexpr unsigned stages = STAGES;
 
 // A stage holds 128 bytes along K of each row and column: what one swizzled box is wide, and four instructions of 32

@@ -9,7 +9,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.copy_launches import plan_launches, templates
 from cupytma.ops.copy_plan import LINE, CopyPlan
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.prepared import Memory, Prepared, Recurring
+from cupytma.ops.prepared import Guarded, Memory, Prepared, Recurring
 from cupytma.ops.prepared import prepare as prepare_copy
 from cupytma.ops.short_way import ShortWay, launch_the_long_way, short_ways
 from cupytma.runtime.device import cupy
@@ -134,8 +134,8 @@ def _move_described(
     if _addressed.recurs(exact):
         known = place, prepared.at(*addresses)
         _addressed.keep(exact, known)
-        if index is None and way.guard is not None and (test := way.guard((source, destination))) is not None:
-            _guarded.keep((axes, *addresses), (known, test))
+        if index is None and way.guard is not None:
+            _guarded.note(axes, (source, destination), known, way.guard)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
@@ -167,8 +167,7 @@ _prepared: Memory[Prepared] = Memory()
 # Launches and their device, by the operation, the arrays' layouts and their addresses.
 Known = tuple[int, tuple[Callable[[int], None], ...]]
 _addressed: Recurring[Known] = Recurring()
-# Of those between two of torch's tensors: by their addresses, and a test whether tensors there have these layouts.
-_guarded: Memory[tuple[Known, Callable[..., bool]]] = Memory()
+_guarded: Guarded[Known] = Guarded()
 Prepare = Callable[..., Prepared]
 
 

@@ -91,6 +91,14 @@ class Configuration:
         return min(2, self.sums - 1)
 
     @property
+    def may_begin_before(self) -> bool:
+        """Whether loads of b begin before the kernels before have ended, where that is allowed: if it has the rows.
+
+        As columns they gain nothing: they take from what the work before still loads (measured).
+        """
+        return self.is_swapped
+
+    @property
     def promoted_parts(self) -> int:
         """Into which the columns are divided where each stage's sum is added in float32.
 

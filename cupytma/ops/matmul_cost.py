@@ -128,9 +128,8 @@ def cost_of(
     # Of the blocks of a wave, on one multiprocessor.
     neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
     depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
-    # Weights are loaded first where they are the rows; that they come before gains nothing where they take little of
-    # the time.
-    is_prepared = is_static and c.is_swapped and o.m <= _PREPARED_ROWS
+    # That weights are loaded before gains nothing where they take little of the time.
+    is_prepared = is_static and c.may_begin_before and o.m <= _PREPARED_ROWS
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
     sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0

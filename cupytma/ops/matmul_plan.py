@@ -102,11 +102,8 @@ class MatmulPlan:
 
     @property
     def begins_before(self) -> bool:
-        """Whether loads of b begin before the kernels before this one have ended: where they are those of the rows.
-
-        As columns they gain nothing: they take from what the work before still loads (measured).
-        """
-        return self.is_static and self.configuration.is_swapped
+        """Whether loads of b begin before the kernels before this one have ended."""
+        return self.is_static and self.configuration.may_begin_before
 
     @property
     def is_empty(self) -> bool:

@@ -18,7 +18,7 @@ from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
-from cupytma.ops.prepared import Address, Memory, Recurring, span_bytes
+from cupytma.ops.prepared import Address, Guard, Guarded, Memory, Recurring, span_bytes
 from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
@@ -233,9 +233,8 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
 
 
 def _multiply_described(
-    exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...],
-    guard: Callable[[Sequence[Any]], Callable[..., bool] | None] | None,
-) -> None:  # fmt: skip
+    exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...], guard: Guard | None
+) -> None:
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
     since = _prepared.forgotten, _addressed.forgotten, _guarded.forgotten
     options, *described = exact
@@ -249,17 +248,15 @@ def _multiply_described(
     if _addressed.recurs(exact):
         known = described[0][1], tuple(launch.at(*addresses) for launch in prepared.launches)
         _addressed.keep(exact, known, since[1])
-        if guard is not None and (test := guard([array for array in arrays if array is not None])) is not None:
-            places = [None if array is None else start for array, start in zip(arrays, addresses, strict=True)]
-            _guarded.keep((options, *places), (known, test), since[2])
+        if guard is not None:
+            _guarded.note(options, arrays, known, guard, since[2])
 
 
 _ABSENT = (0, None)
 # Launches and their device, by the options, the arrays' layouts and their addresses.
 Known = tuple[int, tuple[Callable[[int], None], ...]]
 _addressed: Recurring[Known] = Recurring()
-# Of those between torch's tensors: by the options and addresses, and a test whether tensors there have these layouts.
-_guarded: Memory[tuple[Known, Callable[..., bool]]] = Memory()
+_guarded: Guarded[Known] = Guarded()
 # How a result is allocated, by the operands' layouts and what is said of types.
 _allocations: Memory[Callable[[Any], Any]] = Memory()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cupytma.ops.prepared import Guard
 from cupytma.runtime.device import cupy
 from cupytma.runtime.places import describe_cupy_array, describe_tensor, library_of
 from cupytma.runtime.streams import current_handle, current_stream, handle_of, torch_handles, wait_for
@@ -32,7 +33,7 @@ class ShortWay(NamedTuple):
     read: Callable[[Any], tuple[Any, ...]]
     layout: Callable[[Any], tuple[Any, ...]]
     handle: Callable[[int], int]
-    guard: Callable[[Sequence[Any]], Callable[..., bool] | None] | None = None
+    guard: Guard | None = None
 
 
 OF_CUPY = ShortWay(describe_cupy_array, attrgetter("shape", "strides", "dtype"), current_handle)

@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from invoking import in_terminal
 
 import cupytma
 from cupytma.cli.application import COMMANDS, cli
@@ -87,22 +88,7 @@ def test_completion():
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_colours_on_a_terminal_only():
-    import pty
-
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cupytma", "decode", "0" * 256],
-        stdout=follower, stderr=follower, stdin=follower, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-    )
-    os.close(follower)
-    seen = b""
-    try:
-        while chunk := os.read(leader, 4096):
-            seen += chunk
-    except OSError:  # how Linux reports that the other side has closed
-        pass
-    process.wait()
-    os.close(leader)
+    seen = in_terminal(["decode", "0" * 256])
     assert b"\x1b[1m" in seen
 
 
@@ -112,23 +98,7 @@ def test_colours_on_a_terminal_only():
     ("wish", "wanted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"NO_COLOR": ""}, True)]
 )
 def test_colours_only_where_they_are_wanted(arguments, wish, wanted):
-    import pty
-
-    leader, follower = pty.openpty()
-    others = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cupytma", *arguments], stdout=follower, stderr=follower, stdin=follower,
-        env={**others, "TERM": "xterm", "COLUMNS": "80", **wish},
-    )
-    os.close(follower)
-    seen = b""
-    try:
-        while chunk := os.read(leader, 4096):
-            seen += chunk
-    except OSError:  # how Linux reports that the other side has closed
-        pass
-    process.wait()
-    os.close(leader)
+    seen = in_terminal(arguments, **wish)
     assert seen
     assert (b"\x1b[" in seen) == (wanted and arguments[0] != "record")  # click's own errors have none
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner, Result
+from invoking import in_terminal
 
 import cupytma as tma
 from cupytma.cli.application import cli
@@ -126,23 +127,7 @@ def test_files_are_completed_as_files(words):
 @pytest.mark.parametrize("command", ["diff", "rules", "layout", "slots"])
 @pytest.mark.parametrize("colour", [True, False])
 def test_styles_on_a_terminal_unless_asked_not_to(command, colour):
-    import pty
-
-    leader, follower = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cupytma", *COMMANDS[command]], stdout=follower, stderr=follower, stdin=follower,
-        env={**environment, "TERM": "xterm" if colour else "dumb", "COLUMNS": "80"},
-    )
-    os.close(follower)
-    seen = b""
-    try:
-        while chunk := os.read(leader, 4096):
-            seen += chunk
-    except OSError:  # how Linux reports that the other side has closed
-        pass
-    process.wait()
-    os.close(leader)
+    seen = in_terminal(COMMANDS[command], TERM="xterm" if colour else "dumb")
     assert (b"\x1b[1m" in seen) == colour
 
 

@@ -225,3 +225,28 @@ def test_matrices_are_multiplied_in_every_way_of_sharing(configuration: Configur
     a, b = bits((150, 1040), "f2"), bits((133, 1040), "f2", 1)
     options = {"configuration": configuration, "static_b": static_b, "out_dtype": "float32"}
     run("matmul", lambda x, y: tma.matmul(x, y.T, **options), a.astype("f4") @ b.astype("f4").T, a, b)
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        Configuration(1, 32, consumers=1),  # half lines of the result
+        Configuration(1, 72),  # columns that are written twice
+        Configuration(1, 176),  # whose halves are promoted in turn
+        Configuration(1, 64, split=3, is_swapped=True, consumers=1),
+    ],
+    ids=str,
+)
+def test_matrices_are_multiplied_in_tiles_of_any_width(configuration: Configuration) -> None:
+    import ml_dtypes
+
+    if str(current_target()) != "sm_90a":
+        pytest.skip("needs a Hopper GPU")
+    a, b = bits((150, 2064), "f4"), bits((136, 2064), "f4", 1)
+    held = [x.astype(ml_dtypes.float8_e4m3fn).view(np.uint8) for x in (a, b)]
+    options = dict.fromkeys(("a_dtype", "b_dtype"), "float8_e4m3fn")
+    run(
+        "matmul",
+        lambda x, y: tma.matmul(x, y.T, configuration=configuration, out_dtype="float16", **options),
+        (a @ b.T).astype("f2"), *held,
+    )  # fmt: skip

@@ -55,9 +55,10 @@ def on_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name in ("_prepared", "_guarded"):
-            monkeypatch.setattr(module, name, prepared.Memory())
-        monkeypatch.setattr(module, "_addressed", prepared.Recurring())
+        for name, memory in (
+            ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
+        ):  # fmt: skip
+            monkeypatch.setattr(module, name, memory())
 
 
 def described(*views: ArrayView | None) -> list[Any]:
