@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops.array_copy import check_devices, move
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.copy_plan import UNIT, WORD, obstacle_of
+from cupytma.ops.dense_pairs import dense_pairs
 from cupytma.ops.group_calls import PairOperation
 from cupytma.ops.groups import (
     GROUP_BYTES,
@@ -26,13 +26,11 @@ from cupytma.ops.groups import (
     check_pairs,
     check_spans,
     common_device,
-    dense_strides,
     integers_argument,
-    layouts_of,
 )
 from cupytma.ops.launch_size import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, common_region
-from cupytma.ops.recent import Recent
+from cupytma.ops.recent import Recent, tensors_lie_as
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan
@@ -111,28 +109,22 @@ def grouped_copy(sources: Any, destinations: Any = None, *, shapes: Any = None, 
 
 def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: int) -> PreparedGroups | None:
     """Copies between C-contiguous arrays of CuPy or torch, found with little work; None where that is not all."""
-    read, written = layouts_of(sources), layouts_of(destinations)
-    if read is None or written is None:
+    found = dense_pairs(sources, destinations)
+    if found is None:
         return None
-    device, addresses = read[0][5], []
-    for (source, *kind), (destination, *other) in zip(read, written, strict=True):
-        shape, strides, _, itemsize, place = kind
-        if kind != other or place != device or strides != dense_strides(shape, itemsize):
-            return None
-        size = itemsize * prod(shape)
-        if size and not (source and destination):  # which is told of by name where views are read
-            return None
-        addresses.append((source, destination, size))
-    numbers = np.array(addresses, np.uint64)
-    pairs = np.zeros(len(numbers), PAIR)
-    pairs["source"], pairs["destination"], pairs["run"] = numbers.T
+    pairs = np.zeros(len(sources), PAIR)
+    pairs["source"], pairs["destination"], pairs["run"] = found.sources, found.destinations, found.sizes
+    if ((pairs["run"] != 0) & ((pairs["source"] == 0) | (pairs["destination"] == 0))).any():
+        return None  # which is told of by name where views are read
     pairs["extents"], pairs["limit"] = 1, NO_LIMIT
     pairs["is_mapped"] = ((pairs["source"] | pairs["destination"]) % UNIT == 0) & (pairs["run"] >= UNIT)
-    ends = numbers[:, :2].astype(np.int64)
-    spans = [np.stack([ends[:, i], ends[:, i] + numbers[:, 2].astype(np.int64)], 1) for i in (0, 1)]
+    spans = [np.stack([pairs[i], pairs[i] + pairs["run"]], 1).astype(np.int64) for i in ("source", "destination")]
     check_spans(spans, (lambda i: view_of(sources[i]), lambda i: view_of(destinations[i])))
-    with cupy().cuda.Device(device):
-        return _prepared(pairs, np.zeros((), INTEGERS)[()], 1, handle, device, ())
+    with cupy().cuda.Device(found.device):
+        prepared = _prepared(pairs, np.zeros((), INTEGERS)[()], 1, handle, found.device, ())
+    if found.guards is not None:
+        prepared.lies_as = tensors_lie_as((found.sources, found.destinations, []), (*found.guards, bool))
+    return prepared
 
 
 def prepare(

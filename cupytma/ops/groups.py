@@ -6,7 +6,6 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import local
 from typing import Any
 
@@ -331,40 +330,6 @@ def check_spans(
                             f"{name}[{i}] and destinations[{j}] overlap in memory, and the order in which pairs are "
                             "copied is not defined: copy to arrays of their own"
                         )
-
-
-@lru_cache(maxsize=8192)
-def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Of a C-contiguous array, in bytes."""
-    strides, step = [], itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
-
-
-Layout = tuple[int, tuple[int, ...], tuple[int, ...], Any, int, int]
-
-
-def layouts_of(arrays: Sequence[Any]) -> list[Layout] | None:
-    """Address, shape, strides in bytes, dtype, bytes of an element and device of arrays, all CuPy's or all torch's.
-
-    Read at the least cost; None for other arrays, and such as need a closer look.
-    """
-    kinds = set(map(type, arrays))
-    module, torch = cupy(), sys.modules.get("torch")
-    if kinds == {module.ndarray}:
-        return [
-            ((data := a.data).ptr, a.shape, a.strides, dtype := a.dtype, dtype.itemsize, data.device_id) for a in arrays
-        ]
-    if torch is None or not kinds <= {torch.Tensor, torch.nn.Parameter}:
-        return None
-    if any(not t.is_cuda or t.is_conj() or t.is_neg() or t.layout is not torch.strided for t in arrays):
-        return None
-    return [
-        (t.data_ptr(), tuple(t.shape), tuple(n * size for n in t.stride()), t.dtype, size, t.get_device())
-        for t, size in zip(arrays, [t.element_size() for t in arrays], strict=True)
-    ]
 
 
 def integers_argument(values: Any, name: str, shape: tuple[int | None, ...], device: int, stream: Any) -> Any:

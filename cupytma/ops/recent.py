@@ -55,6 +55,8 @@ class Recent:
 
         Parameters
         ----------
+        prepared : PreparedGroups
+            With its own test for tensors that lie as these, or none.
         by_shape : bool
             Whether the arrays' shapes say what is done. CuPy's can be given others in place; a copy of whole arrays
             goes by the order of their elements, which stays.
@@ -63,7 +65,7 @@ class Recent:
         libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
         tensor = _tensor_type(arrays)
         if libraries == {"torch"} and tensor is not None:
-            prepared.lies_as = _tensors_like(arrays, tensor)
+            prepared.lies_as = prepared.lies_as or _tensors_like(arrays, tensor)
         elif libraries != {"cupy"} or not prepared.watch(together):
             return
         elif by_shape:
@@ -105,16 +107,24 @@ def _arrays_like(prepared: PreparedGroups, arrays: Lists) -> Callable[[Lists], b
     return lambda others: prepared.is_alive and layouts(others) == kept
 
 
-def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
-    """Whether tensors lie where some do, with their types, shapes and strides: then the same is to be done with them.
+def tensors_lie_as(
+    places: Sequence[list[int]], guards: Sequence[Callable[..., bool]], layouts: Any = None
+) -> Callable[[Lists], bool]:
+    """Whether torch's tensors lie where some do, with their types, shapes and strides: then the same is to be done.
 
     Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
     its compiler guards what it has compiled, in one call for a list.
+
+    Parameters
+    ----------
+    places : sequence of list of int
+        Addresses of the tensors of each list.
+    guards : sequence of callable
+        The test for each list; see `guard_of`.
+    layouts : optional
+        What tensors have instead, where torch has no such test for some list.
     """
-    data_ptr = tensor.data_ptr
-    places = [list(map(data_ptr, several)) for several in arrays]
-    guards = [guard_of(several) for several in arrays]
-    kept = _layouts(arrays) if None in guards else None
+    data_ptr = sys.modules["torch"].Tensor.data_ptr
 
     def lie_alike(others: Lists) -> bool:
         try:
@@ -123,12 +133,18 @@ def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
                     return False
         except (TypeError, RuntimeError):  # as for keys
             return False
-        if kept is not None:
-            return bool(_layouts(others) == kept)
-        pairs = zip(guards, others, strict=True)
-        return all(guard(*several) for guard, several in pairs if several)  # type: ignore[misc]
+        if layouts is not None:
+            return bool(_layouts(others) == layouts)
+        return all(guard(*several) for guard, several in zip(guards, others, strict=True) if several)
 
     return lie_alike
+
+
+def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
+    found = [guard_of(several) for several in arrays]
+    guards = [guard for guard in found if guard is not None]
+    places = [list(map(tensor.data_ptr, several)) for several in arrays]
+    return tensors_lie_as(places, guards, _layouts(arrays) if len(guards) < len(found) else None)
 
 
 def _layouts(arrays: Lists) -> Any:

@@ -161,11 +161,11 @@ def small() -> None:
     print(f"4096 × 16 KiB: {1e3 * grouped:.3f} ms with the host ({1e6 * device:.0f} µs between events), "
           f"{ratio:.1f} times as fast as cupy.copyto for each; {verdict(ratio, 20)}")  # fmt: skip
 
-    def anew() -> None:
+    def anew(*lists: Any) -> None:
         grouped_copies._recent.clear()
-        tma.grouped_copy(sources, destinations)
+        tma.grouped_copy(*lists)
 
-    print(f"  with other arrays at every call: {1e3 * wall_seconds(anew, 5):.1f} ms")
+    print(f"  with other arrays at every call: {1e3 * wall_seconds(lambda: anew(sources, destinations), 5):.1f} ms")
     try:
         import torch
     except ImportError:
@@ -181,6 +181,7 @@ def small() -> None:
     baseline = wall_seconds(each_tensor, 5)
     print(f"  of torch: {1e3 * grouped:.3f} ms, {baseline / grouped:.1f} times as fast as copy_ for each; "
           f"{verdict(baseline / grouped, 20)}")  # fmt: skip
+    print(f"  with other tensors at every call: {1e3 * wall_seconds(lambda: anew(*tensors), 5):.1f} ms")
     together = wall_seconds(lambda: torch._foreach_copy_(tensors[1], tensors[0]), 5)
     print(f"  torch._foreach_copy_: {1e3 * together:.3f} ms")
 

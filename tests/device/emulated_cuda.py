@@ -77,6 +77,7 @@ class Array:
     nbytes = property(lambda self: self.host.nbytes)
     ndim = property(lambda self: self.host.ndim)
     size = property(lambda self: self.host.size)
+    flags = property(lambda self: self.host.flags)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
