@@ -112,10 +112,11 @@ def _compiled() -> Iterator[str]:
 
 def _checks() -> tuple[str, tuple[demo_checks.Check, ...]]:
     """The copies, on a GPU where that can be, and where they were made."""
-    from cupytma.runtime.compiler import compile
+    from cupytma.runtime.compiler import compile, nvrtc_version
     from cupytma.runtime.device import cupy
 
     try:
+        nvrtc_version()  # a kernel from the cache needs no compiler, and the copy after it does
         module = compile(demo_kernel.SOURCE)  # for the device there is
         properties = cupy().cuda.runtime.getDeviceProperties(cupy().cuda.runtime.getDevice())
         name = properties["name"].decode()

@@ -25,6 +25,9 @@ INSTALL_HINT = (
 OLDEST = (12, 8)
 # The assembler's report has the spilt bytes, which the machine code does not.
 _REPORT = "--ptxas-options=-v"
+# Where there is a driver, NVRTC finds its earlier work again, without what the assembler said of it. (NVRTC
+# documentation, "Caching"; measured: the report is missing then.)
+_CACHED_SINCE, _WITHOUT_CACHE = (12, 9), "--no-cache"
 # Folders below a folder of packages in which NVRTC and its bindings lie, and variables that decide which is found.
 _PLACES = ("nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin", "nvidia/cu13/lib", "nvidia/cu13/bin", "cuda/bindings")
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "PATH" if sys.platform == "win32" else "LD_LIBRARY_PATH")
@@ -108,7 +111,8 @@ class Nvrtc:
             If it does not answer as it should.
         """
         folders = tuple(folders)
-        status, log, cubin, ptx, lowered = self._run(request, [*request.arguments(folders), _REPORT])
+        own = (_REPORT, _WITHOUT_CACHE) if self.version >= _CACHED_SINCE else (_REPORT,)
+        status, log, cubin, ptx, lowered = self._run(request, [*request.arguments(folders), *own])
         if status != "NVRTC_SUCCESS":
             raise CompilerRefusal(status, _readable(request, log), self._explained(request, folders, log, ptx))
         return Compiled(cubin, ptx, _readable(request, log), lowered, reports.spills(log))

@@ -1,7 +1,8 @@
 """The DLPack protocol, as far as it says where an array's elements lie.
 
 A capsule is looked into and given back untouched: it is never renamed, so its own destructor frees what the exporter
-allocated for it, and the array itself owns its memory as before. No data is read, and no stream is waited for.
+allocated for it, and the array itself owns its memory as before. No data is read, and no stream is waited for, but by
+exporters that know no word for that.
 
 Source: the DLPack specification, ``dlpack.h`` of versions 0.8 (``dltensor``) and 1.1 (``dltensor_versioned``).
 """
@@ -114,7 +115,15 @@ def read(array: Any) -> ArrayView:
 
 def _capsule(array: Any, device: int | None) -> Any:
     """The array's capsule, of the newest protocol that its exporter speaks."""
-    stream = {} if device is None else {"stream": _NO_SYNCHRONISATION}
+    if device is None:
+        return _exported(array)
+    try:
+        return _exported(array, stream=_NO_SYNCHRONISATION)
+    except Exception:  # JAX takes it for a stream's address, which CUDA refuses (measured)
+        return _exported(array, stream=None)
+
+
+def _exported(array: Any, **stream: int | None) -> Any:
     try:
         return array.__dlpack__(max_version=_VERSION, copy=False, **stream)
     except TypeError:

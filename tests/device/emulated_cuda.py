@@ -15,14 +15,17 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
 
+from cupytma.ops import group_errors, groups
 from cupytma.ptx import device_maps
 from cupytma.runtime import kernel as kernel_module
 from cupytma.runtime import places, streams, submission
 from cupytma.runtime.module import Module
+from cupytma.runtime.transfer import Staging
 from cupytma.targets import target
 
 HERE = Path(__file__).parent
@@ -112,8 +115,21 @@ class DriverError(RuntimeError):
     status = 700
 
 
+class Loaded:
+    """In the place of what kernels remember of the functions that a real GPU has loaded for them."""
+
+    def __init__(self) -> None:
+        self.functions: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
+
+    def __get__(self, kernel: Any, owner: type) -> dict[int, Any]:
+        return self.functions.setdefault(kernel, {})
+
+    def __set__(self, kernel: Any, value: dict[int, Any]) -> None:
+        kernel.__dict__["_functions"] = value  # which is there when the emulation has gone
+
+
 class EmulatedCuda:
-    """CuPy's module."""
+    """CuPy's module. Nothing of it stays for a real GPU, in the same process, and nothing of that is used here."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder, self.launches = folder, []
@@ -141,6 +157,9 @@ class EmulatedCuda:
         monkeypatch.setattr(streams, "get_current_stream", lambda: self.stream)
         monkeypatch.setattr(places, "readers", dict(places.readers))
         monkeypatch.setattr(kernel_module.Kernel, "_load", lambda kernel, device: self._loaded(kernel))
+        monkeypatch.setattr(kernel_module.Kernel, "_functions", Loaded(), raising=False)
+        monkeypatch.setattr(group_errors._failures, "_records", {})
+        monkeypatch.setattr(groups, "_staging", Staging())
         self.module = module
 
     def _device(self, number: int | None = None) -> Any:

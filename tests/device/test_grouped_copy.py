@@ -31,7 +31,6 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     module._recent.clear()
-    group_errors._failures._records.clear()
 
 
 def random_case(random: np.random.Generator, guarded: tuple[Guarded, Guarded]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors, grouped_transposition
+from cupytma.ops import grouped_transposition
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.grouped_transposition import grouped_transpose, module
 from cupytma.ops.transposition import SHAPES
@@ -23,7 +23,6 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     grouped_transposition._recent.clear()
-    group_errors._failures._records.clear()
 
 
 @pytest.mark.parametrize("size", SHAPES)

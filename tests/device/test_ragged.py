@@ -13,7 +13,6 @@ from emulated_cuda import Array, EmulatedCuda, needs_compiler
 from guarded import Guarded
 
 from cupytma.errors import ArrayError
-from cupytma.ops import group_errors
 from cupytma.ops import ragged as module
 from cupytma.ops.group_errors import check_groups
 from cupytma.ops.ragged import ragged_gather, ragged_scatter
@@ -27,7 +26,6 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 def _forgetful() -> Iterator[None]:
     yield
     module._recent.clear()
-    group_errors._failures._records.clear()
 
 
 # Trailing shape, dtype, and bytes between the rows of either array.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cupytma as tma
-from cupytma.runtime import environment
+from cupytma.runtime import compiler, environment
 
 pytestmark = pytest.mark.gpu
 
@@ -54,6 +54,21 @@ def test_resources_are_those_that_the_driver_reports(name: str, tmp_path: Path) 
     assert taken.stack_bytes == driver["local_size_bytes"]
     if taken.max_threads is not None:
         assert np.prod(taken.max_threads) == driver["max_threads_per_block"]
+
+
+def test_what_is_compiled_again_has_its_report_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler, which keeps its work where there is a driver, does not keep what the assembler says of it."""
+    monkeypatch.setenv("CUPYTMA_CACHE_DIR", "")
+    values = ", ".join(f"x[{i} * n]" for i in range(120))
+    squares = "\n".join(f"x[{i} * n] = a[{i}] * a[{i * 7 % 120}];" for i in range(120))
+    source = f'extern "C" __global__ void spilling(float* x, int n) {{ float a[] = {{{values}}};\n{squares} }}'
+    found = []
+    for _ in range(3):
+        compiler.forget_modules()
+        module = tma.compile(source, options=["--maxrregcount=40"])
+        found.append((module.resources["spilling"].spill_store_bytes, module.log))
+    assert found[0][0] > 0
+    assert found[1:] == found[:1] * 2
 
 
 def test_the_doctor_finds_the_device_and_everything_works() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -46,8 +47,11 @@ def test_real_torch_views_that_are_lazy_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32", "bool"])
 def test_real_jax_arrays(dtype: str) -> None:
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of a GPU's memory
     jnp = pytest.importorskip("jax.numpy")
     array = jnp.zeros((64, 128), dtype)
     found = view_of(array)
+    (device,) = array.devices()
     assert found.address == array.unsafe_buffer_pointer()
-    assert (found.shape, found.dtype, found.device) == ((64, 128), dtype, None)
+    assert (found.shape, found.dtype) == ((64, 128), dtype)
+    assert found.device == (device.id if device.platform == "gpu" else None)

@@ -127,6 +127,19 @@ def test_a_dlpack_capsule_is_given_back_unconsumed_and_no_stream_is_waited_for(v
     assert all(call["stream"] == -1 for call in array.calls)
 
 
+@pytest.mark.parametrize("versioned", [False, True])
+def test_an_exporter_that_takes_no_synchronisation_for_a_stream_is_asked_without_one(versioned: bool) -> None:
+    class Literal(DLPackArray):
+        def __dlpack__(self, **options: Any) -> Any:
+            if options.get("stream") == -1:
+                raise RuntimeError("CUDA_ERROR_INVALID_HANDLE")
+            return super().__dlpack__(**options)
+
+    array = Literal((4, 8), (BFLOAT, 16, 1), versioned=versioned)
+    assert view_of(array).dtype == "bfloat16"
+    assert all(call["stream"] is None for call in array.calls)
+
+
 @pytest.mark.parametrize(("device", "number"), [((1, 0), None), ((3, 0), None), ((2, 4), 4), ((13, 1), 1)])
 def test_dlpack_devices_are_cuda_managed_and_host(device: tuple[int, int], number: int | None) -> None:
     array = DLPackArray((4, 8), (FLOAT, 16, 1), device=device)
