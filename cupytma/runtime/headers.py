@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -41,6 +41,8 @@ _PACKAGES: tuple[tuple[str, str], ...] = (
         "nvidia-cuda-runtime",
     ),
 )
+# Headers that include one of another wheel, by the beginning of their names.
+_NEEDS: tuple[tuple[str, str], ...] = (("cooperative_groups", "nv/target"),)
 _RENAMED = {("nvidia-cuda-crt", 12): "nvidia-cuda-nvcc-cu12"}
 
 
@@ -236,14 +238,20 @@ def toolkit_version(folder: str) -> tuple[int, ...]:
 def needed_folders(missing: Iterable[str], major: int) -> tuple[str, ...]:
     """Folders of the toolkit that has one of the headers found nowhere else: of wheels, or else an installed one.
 
-    The two are not mixed: a header of one version may not fit another's.
+    The two are not mixed: a header of one version may not fit another's. Wheels without what their own headers include
+    come after an installed toolkit that has it.
     """
     names = [name for name in missing if name != HEADER_NAME]
-    for find in (_wheel_folders, _installed_folders) if names else ():
-        folders = find(major)
-        if any(os.path.isfile(os.path.join(folder, name)) for folder in folders for name in names):
-            return folders
-    return ()
+    below = [needed for beginning, needed in _NEEDS if any(name.startswith(beginning) for name in names)]
+    finders = (_wheel_folders, _installed_folders) if names else ()
+    found = [folders for find in finders if _have(folders := find(major), names)]
+    complete = (folders for folders in found if all(_have(folders, [name]) for name in below))
+    return next(complete, found[0] if found else ())
+
+
+def _have(folders: Iterable[str], names: Sequence[str]) -> bool:
+    """Whether one of some headers is in one of some folders."""
+    return any(os.path.isfile(os.path.join(folder, name)) for folder in folders for name in names)
 
 
 def stamp(folders: Iterable[str]) -> list[tuple[str, int, int]]:

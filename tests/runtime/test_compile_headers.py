@@ -99,6 +99,23 @@ def test_wheels_of_the_right_major_version_are_found(tmp_path: Path, monkeypatch
     assert headers.needed_folders({"cupytma.cuh"}, 12) == ()
 
 
+@pytest.mark.parametrize("wheel_is_complete", [False, True])
+@pytest.mark.parametrize("toolkit_is_complete", [False, True])
+def test_wheels_that_lack_what_their_own_headers_include_come_after_a_toolkit_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheel_is_complete: bool, toolkit_is_complete: bool
+) -> None:
+    wheel, toolkit = tmp_path / "nvidia/cu13/include", tmp_path / "toolkit"
+    for folder, is_complete in ((wheel, wheel_is_complete), (toolkit, toolkit_is_complete)):
+        (folder / "nv").mkdir(parents=True)
+        for name in ("cooperative_groups.h", "cuda_fp16.h", *(["nv/target"] if is_complete else [])):
+            (folder / name).write_text("")
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr(headers, "_installed_folders", lambda major: (str(toolkit),))
+    other = toolkit_is_complete and not wheel_is_complete
+    assert headers.needed_folders({"cooperative_groups.h"}, 13) == (str(toolkit if other else wheel),)
+    assert headers.needed_folders({"cuda_fp16.h"}, 13) == (str(wheel),)
+
+
 def test_an_installed_toolkit_of_another_major_version_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +151,7 @@ TOOLKIT = {
 
 @pytest.mark.parametrize("name", TOOLKIT)
 def test_the_toolkits_headers_work_beside_ours(name: str) -> None:
-    if not (_has(name) and _has("nv/target")):  # which most of them include, and which is in another package
+    if not (_has(name) and _has("nv/target")):  # which some of them include, and which is in another package
         pytest.skip(f"needs {headers.requirement_of(name, tma.runtime.nvrtc_version()[0])}")
     source = (
         f"#include <cupytma.cuh>\n#include <{name}>\n"
