@@ -116,8 +116,8 @@ def _checks() -> tuple[str, tuple[demo_checks.Check, ...]]:
     from cupytma.runtime.device import cupy
 
     try:
-        nvrtc_version()  # a kernel from the cache needs no compiler, and the copy after it does
         module = compile(demo_kernel.SOURCE)  # for the device there is
+        nvrtc_version()  # a kernel from the cache needs no compiler, and the copy after it does
         properties = cupy().cuda.runtime.getDeviceProperties(cupy().cuda.runtime.getDevice())
         name = properties["name"].decode()
     except (NoDeviceError, CompileError) as error:
@@ -127,7 +127,7 @@ def _checks() -> tuple[str, tuple[demo_checks.Check, ...]]:
 
 def _why_not(error: CupytmaError) -> str:
     if isinstance(error, CompileError):
-        return "NVRTC is missing"
+        return "NVRTC is missing or too old"
     return "CuPy is not installed" if isinstance(error.__cause__, ImportError) else "no GPU with a TMA unit here"
 
 

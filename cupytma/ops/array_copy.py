@@ -92,7 +92,11 @@ def move(
         guarded = None
         if index is None and way.guard is not None:
             guarded = _guarded.get((axes, source.data_ptr(), destination.data_ptr()))
-        if guarded is not None and guarded[1](source, destination):
+        if (
+            guarded is not None
+            and not (source.is_nested or destination.is_nested)  # see `guard_of`
+            and guarded[1](source, destination)
+        ):
             known: Known | None = guarded[0]
         else:
             read = way.read

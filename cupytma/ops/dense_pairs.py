@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from cupytma.runtime.device import cupy
-from cupytma.runtime.tensor_guards import guard_of
+from cupytma.runtime.tensor_guards import guard_of, some_are_nested
+from cupytma.tensormap.views import PACKED_IN_TORCH
 
 Arrays = Sequence[Any]
 
@@ -64,13 +65,18 @@ def _arrays(sources: Arrays, destinations: Arrays) -> DensePairs | None:
     devices = set(_column("data.device_id", together))
     if len(devices) > 1 or not all(_column(is_dense, together)):
         return None
-    if any(_column(name, sources) != _column(name, destinations) for name in ("shape", "dtype")):
+    dtypes = _column("dtype", sources)
+    if _column("shape", sources) != _column("shape", destinations) or dtypes != _column("dtype", destinations):
+        return None
+    if any(dtype.kind == "O" for dtype in set(dtypes)):
         return None
     addresses = _column("data.ptr", sources), _column("data.ptr", destinations)
     return DensePairs(devices.pop(), *addresses, _column("nbytes", sources))
 
 
 def _tensors(sources: Arrays, destinations: Arrays, tensor: Any) -> DensePairs | None:
+    if some_are_nested(sources) or some_are_nested(destinations):
+        return None
     device, guard = _common_device(sources, tensor), guard_of(sources)
     if device is None:
         return None
@@ -91,7 +97,10 @@ def _common_device(tensors: Arrays, tensor: Any) -> int | None:
     devices = set(_column("device", tensors))
     if len(devices) > 1 or not all(map(tensor.is_contiguous, tensors)) or any(map(tensor.is_neg, tensors)):
         return None
-    if any(dtype.is_complex for dtype in set(_column("dtype", tensors))) and any(map(tensor.is_conj, tensors)):
+    dtypes = set(_column("dtype", tensors))
+    if any(dtype.is_complex for dtype in dtypes) and any(map(tensor.is_conj, tensors)):
+        return None
+    if any(str(dtype).removeprefix("torch.") in PACKED_IN_TORCH for dtype in dtypes):
         return None
     device = devices.pop()
     return int(device.index) if device.type == "cuda" else None

@@ -30,7 +30,7 @@ from cupytma.ops.groups import (
 )
 from cupytma.ops.launch_size import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, common_region
-from cupytma.ops.recent import Recent, tensors_lie_as
+from cupytma.ops.recent import Recent, TensorsLieAs
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.plan import Plan
@@ -123,7 +123,7 @@ def _prepare_dense(sources: Sequence[Any], destinations: Sequence[Any], handle: 
     with cupy().cuda.Device(found.device):
         prepared = _prepared(pairs, np.zeros((), INTEGERS)[()], 1, handle, found.device, ())
     if found.guards is not None:
-        prepared.lies_as = tensors_lie_as((found.sources, found.destinations, []), (*found.guards, bool))
+        prepared.lies_as = TensorsLieAs((found.sources, found.destinations, []), (*found.guards, bool))
     return prepared
 
 

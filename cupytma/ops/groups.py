@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import local
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from cupytma.errors import ArrayError, CupytmaError
 from cupytma.ops import group_errors
+from cupytma.ops.known_objects import Watch
 from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.ops.prepared import span_bytes
 from cupytma.runtime.captures import allocate, capture_of, keep_for_graph
@@ -154,11 +154,10 @@ class PreparedGroups:
     ) -> None:
         self.device, self.parts, self._again, self._others = device, tuple(parts), again, tuple(others)
         self._is_settled = False
-        self.is_alive = True
         self.handle = 0  # of the stream that it was launched on
         self.capture = next((part.workspace.capture for part in self.parts), None)
         self._kept_for: int | None = None  # the last capture whose graph keeps this
-        self._watched: list[Any] = []
+        self._watch: Watch | None = None
         self.lies_as: Callable[[Any], bool] | None = None  # whether arrays lie as those that it was prepared for
         self.kept: Any = None
 
@@ -189,20 +188,16 @@ class PreparedGroups:
 
     def watch(self, arrays: Iterable[Any]) -> bool:
         """Note when an array dies, after which another may have its place; False where that cannot be known."""
-        lost = weakref.WeakMethod(self._lose)
-
-        def callback(_: Any) -> None:
-            if (method := lost()) is not None:
-                method()
-
         try:
-            self._watched = [weakref.ref(array, callback) for array in arrays]
+            self._watch = Watch(arrays)
         except TypeError:
             return False
         return True
 
-    def _lose(self) -> None:
-        self.is_alive = False
+    @property
+    def is_alive(self) -> bool:
+        """Whether no array has died that was to be watched."""
+        return self._watch is None or self._watch.is_alive
 
 
 def listed(arrays: Any, name: str) -> list[Any]:

@@ -26,6 +26,7 @@ from cupytma.runtime.given import shown
 from cupytma.runtime.kernel import current_device
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan, Template
+from cupytma.runtime.tensor_guards import some_are_nested
 from cupytma.tensormap.arrays import ArrayView
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         guarded = None
         if way.guard is not None:
             guarded = _guarded.get((options, *[None if array is None else array.data_ptr() for array in arrays]))
-        if guarded is not None and guarded[1](*[array for array in arrays if array is not None]):
+        given = [] if guarded is None else [array for array in arrays if array is not None]
+        if guarded is not None and not some_are_nested(given) and guarded[1](*given):
             known: Known | None = guarded[0]
         else:
             read = way.read

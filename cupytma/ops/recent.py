@@ -10,11 +10,11 @@ from threading import Lock
 from typing import Any
 
 from cupytma.ops.groups import PreparedGroups
+from cupytma.ops.known_objects import Lists, Watch, identity_of
 from cupytma.runtime.captures import capture_of
-from cupytma.runtime.tensor_guards import guard_of
+from cupytma.runtime.tensor_guards import guard_of, some_are_nested
 
 _KEPT = 16
-Lists = Sequence[Sequence[Any]]
 
 
 class Recent:
@@ -65,7 +65,10 @@ class Recent:
         libraries = {kind.__module__.partition(".")[0] for kind in set(map(type, together))}
         tensor = _tensor_type(arrays)
         if libraries == {"torch"} and tensor is not None:
-            prepared.lies_as = prepared.lies_as or _tensors_like(arrays, tensor)
+            try:
+                prepared.lies_as = prepared.lies_as or _tensors_like(arrays, tensor)
+            except RuntimeError:  # a tensor without strided memory
+                return
         elif libraries != {"cupy"} or not prepared.watch(together):
             return
         elif by_shape:
@@ -89,7 +92,7 @@ def _tensor_type(arrays: Lists) -> Any:
 def _key(mark: Any, arrays: Lists, tensor: Any) -> Any:
     """What calls with the same arrays have in common: of CuPy's their identity, of tensors where some of them lie."""
     if tensor is None:
-        return mark, *(tuple(map(id, several)) for several in arrays)
+        return mark, *identity_of(arrays)
     try:
         ends = [(len(several), *map(tensor.data_ptr, (several[0], several[-1]))) for several in arrays if several]
         return mark, *ends
@@ -107,9 +110,7 @@ def _arrays_like(prepared: PreparedGroups, arrays: Lists) -> Callable[[Lists], b
     return lambda others: prepared.is_alive and layouts(others) == kept
 
 
-def tensors_lie_as(
-    places: Sequence[list[int]], guards: Sequence[Callable[..., bool]], layouts: Any = None
-) -> Callable[[Lists], bool]:
+class TensorsLieAs:
     """Whether torch's tensors lie where some do, with their types, shapes and strides: then the same is to be done.
 
     Asked for by methods of the type, without a frame of Python for each, and where torch has it by the test with which
@@ -124,27 +125,45 @@ def tensors_lie_as(
     layouts : optional
         What tensors have instead, where torch has no such test for some list.
     """
-    data_ptr = sys.modules["torch"].Tensor.data_ptr
 
-    def lie_alike(others: Lists) -> bool:
+    def __init__(
+        self, places: Sequence[list[int]], guards: Sequence[Callable[..., bool]], layouts: Any = None
+    ) -> None:
+        self._places, self._guards, self._layouts = places, guards, layouts
+        self._data_ptr = sys.modules["torch"].Tensor.data_ptr
+        self._seen: tuple[tuple[bytes, ...], Watch] | None = None
+
+    def __call__(self, others: Lists) -> bool:
+        others = [tuple(several) for several in others]  # another thread may change the caller's lists
         try:
-            for several, lying in zip(others, places, strict=True):
-                if list(map(data_ptr, several)) != lying:
+            for several, lying in zip(others, self._places, strict=True):
+                if list(map(self._data_ptr, several)) != lying:
                     return False
+            if self._layouts is not None:
+                return bool(_layouts(others) == self._layouts)
+            if not self._may_be_guarded(others):
+                return False
         except (TypeError, RuntimeError):  # as for keys
             return False
-        if layouts is not None:
-            return bool(_layouts(others) == layouts)
-        return all(guard(*several) for guard, several in zip(guards, others, strict=True) if several)
+        return all(guard(*several) for guard, several in zip(self._guards, others, strict=True) if several)
 
-    return lie_alike
+    def _may_be_guarded(self, others: Lists) -> bool:
+        """No nested tensor is among them. Of the first that are found again, as long as they live, that is known."""
+        seen, identity = self._seen, identity_of(others)
+        if seen is not None and seen[1].is_alive and seen[0] == identity:
+            return True
+        if any(map(some_are_nested, others)):
+            return False
+        if seen is None:
+            self._seen = identity, Watch(chain.from_iterable(others))
+        return True
 
 
-def _tensors_like(arrays: Lists, tensor: Any) -> Callable[[Lists], bool]:
+def _tensors_like(arrays: Lists, tensor: Any) -> TensorsLieAs:
     found = [guard_of(several) for several in arrays]
     guards = [guard for guard in found if guard is not None]
     places = [list(map(tensor.data_ptr, several)) for several in arrays]
-    return tensors_lie_as(places, guards, _layouts(arrays) if len(guards) < len(found) else None)
+    return TensorsLieAs(places, guards, _layouts(arrays) if len(guards) < len(found) else None)
 
 
 def _layouts(arrays: Lists) -> Any:

@@ -42,7 +42,7 @@ _PACKAGES: tuple[tuple[str, str], ...] = (
     ),
 )
 # Headers that include one of another wheel, by the beginning of their names.
-_NEEDS: tuple[tuple[str, str], ...] = (("cooperative_groups", "nv/target"),)
+_NEEDS: tuple[tuple[str, str], ...] = (("cooperative_groups", "nv/target"), ("mma.h", "crt/mma.h"))
 _RENAMED = {("nvidia-cuda-crt", 12): "nvidia-cuda-nvcc-cu12"}
 
 
@@ -238,15 +238,20 @@ def toolkit_version(folder: str) -> tuple[int, ...]:
 def needed_folders(missing: Iterable[str], major: int) -> tuple[str, ...]:
     """Folders of the toolkit that has one of the headers found nowhere else: of wheels, or else an installed one.
 
-    The two are not mixed: a header of one version may not fit another's. Wheels without what their own headers include
-    come after an installed toolkit that has it.
+    The two are not mixed: a header of one version may not fit another's. Wheels without all of the toolkit's headers
+    that are asked for, or without what these include, come after an installed toolkit that has them.
     """
     names = [name for name in missing if name != HEADER_NAME]
     below = [needed for beginning, needed in _NEEDS if any(name.startswith(beginning) for name in names)]
-    finders = (_wheel_folders, _installed_folders) if names else ()
-    found = [folders for find in finders if _have(folders := find(major), names)]
-    complete = (folders for folders in found if all(_have(folders, [name]) for name in below))
-    return next(complete, found[0] if found else ())
+    wanted = [name for name in (*names, *below) if package_of(name, major)]
+    some: tuple[str, ...] = ()
+    for find in (_wheel_folders, _installed_folders) if names else ():  # the second takes a tenth of a second
+        folders = find(major)
+        if _have(folders, names):
+            if all(_have(folders, [name]) for name in wanted):
+                return folders
+            some = some or folders
+    return some
 
 
 def _have(folders: Iterable[str], names: Sequence[str]) -> bool:

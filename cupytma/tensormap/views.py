@@ -110,6 +110,8 @@ def view_of(array: Any) -> ArrayView:
     )
 
 
+# Of which one byte holds several, though torch says that each has one.
+PACKED_IN_TORCH = frozenset({"quint4x2", "quint2x4"})
 _TORCH_METHODS = ("element_size", "stride", "is_conj", "is_neg")
 
 
@@ -122,6 +124,9 @@ def _torch_view(array: Any) -> ArrayView | None:
         raise ArrayError(
             f"this tensor is a lazy {lazy} view, whose memory holds other values: pass tensor.resolve_{lazy}()"
         )
+    dtype = str(array.dtype).removeprefix("torch.")
+    if dtype in PACKED_IN_TORCH:
+        raise ArrayError(packed_elements(dtype))
     place = array.device.type
     if place not in ("cuda", "cpu"):
         raise ArrayError(f"this tensor is on device {array.device}; a tensor map describes CUDA or host memory")
@@ -132,7 +137,7 @@ def _torch_view(array: Any) -> ArrayView | None:
     except (RuntimeError, NotImplementedError) as error:  # sparse, abstract and functional tensors
         raise ArrayError(f"this tensor of layout {array.layout} has no strided memory: {error}") from None
     return ArrayView(
-        address, tuple(array.shape), strides, str(array.dtype).removeprefix("torch."), size,
+        address, tuple(array.shape), strides, dtype, size,
         array.device.index if place == "cuda" else None,
     )
 

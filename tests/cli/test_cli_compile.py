@@ -149,7 +149,8 @@ def test_errors_name_the_file_that_was_given(invoke: Invoke, tmp_path: Path, com
     wrong.write_text("__global__ void k() {\n    nothing;\n}\n", encoding="utf-8")
     result = invoke(command, str(wrong))
     assert result.exit_code == (1 if command == "compile" else 2)
-    assert f"{wrong}(2):error:" in "".join(result.stderr.split())  # lines end where the path's length says
+    # Lines end where the path's length says.
+    assert "".join(f"{wrong}(2):error:".split()) in "".join(result.stderr.split())
     assert "kernel.cu" not in result.stderr
 
 

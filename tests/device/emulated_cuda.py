@@ -129,7 +129,7 @@ class Loaded:
 
 
 class EmulatedCuda:
-    """CuPy's module. Nothing of it stays for a real GPU, in the same process, and nothing of that is used here."""
+    """CuPy's module. A real GPU in the same process finds no kernel and no memory of it, nor it of the GPU."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder, self.launches = folder, []

@@ -13,6 +13,8 @@ from cupytma.ops import dense_pairs as module
 from cupytma.ops.dense_pairs import DensePairs, dense_pairs
 from cupytma.runtime.tensor_guards import guard_of
 
+# What may stand on both sides.
+ALIKE = "fewer elements", "another shape", "another type", "another byte order"
 SHAPES = [(4, 8), (), (3,), (0, 5), (2, 1, 3)]
 
 
@@ -42,7 +44,8 @@ class CuPy(Library):
             "fewer elements": lambda: self.make((4, 7), np.float32),
             "another shape": lambda: self.make((32,), np.float32),
             "another type": lambda: self.make((4, 8), np.int32),
-            "another byte order": lambda: SimpleNamespace(dtype=np.dtype(">f4")),
+            "another byte order": lambda: self.make((4, 8), ">f4"),
+            "references to objects": lambda: self.make((4, 8), object),
             "another device": lambda: self.make((4, 8), np.float32, device=1),
             "an array on the host": lambda: np.zeros((4, 8), np.float32),
             "no array": lambda: None,
@@ -65,13 +68,15 @@ class Torch(Library):
         torch = self.module = pytest.importorskip("torch")
         column = module._column
 
+        self.on_others: list[Any] = []
+
         def on_gpu(name: str, tensors: Any) -> list[Any]:
-            found = column(name, tensors)
-            return (
-                [torch.device("cuda", 0) if x == torch.device("cpu") else x for x in found]
-                if name == "device"
-                else found
-            )
+            if name != "device":
+                return column(name, tensors)
+            return [
+                torch.device("cuda", int(any(tensor is other for other in self.on_others)))
+                if tensor.device.type == "cpu" else tensor.device for tensor in tensors
+            ]  # fmt: skip
 
         patch.setattr(module, "_column", on_gpu)
         self.dtypes = torch.uint8, torch.float32, torch.complex64
@@ -82,6 +87,10 @@ class Torch(Library):
             "fewer elements": lambda: torch.zeros(4, 7),
             "another shape": lambda: torch.zeros(32),
             "another type": lambda: torch.zeros(4, 8, dtype=torch.int32),
+            "of elements that share bytes": lambda: torch.quantize_per_channel(
+                torch.zeros(4, 8), torch.ones(4), torch.zeros(4), 0, torch.quint4x2
+            ),
+            "a nested one": lambda: torch.nested.nested_tensor([torch.zeros(8)] * 4),
             "negated when it is read": lambda: torch._neg_view(torch.zeros(4, 8)),
             "a sparse one": lambda: torch.zeros(4, 8).to_sparse(),
             "one without memory": lambda: torch.zeros(4, 8, device="meta"),
@@ -89,6 +98,10 @@ class Torch(Library):
             "an array on the host": lambda: np.zeros((4, 8), np.float32),
             "no array": lambda: None,
         }
+
+    def elsewhere(self, tensor: Any) -> Any:
+        self.on_others.append(tensor)
+        return tensor
 
     def make(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.module.zeros(shape, dtype=dtype)
@@ -105,6 +118,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     )
     if request.param == "torch without guards":
         monkeypatch.setattr(module, "guard_of", lambda tensors: None)
+        # Guards look at devices themselves, and would see through this.
+        made.others["one on another device"] = lambda: made.elsewhere(made.make((4, 8), made.dtypes[1]))  # type: ignore[attr-defined]
     return made
 
 
@@ -132,7 +147,7 @@ def test_another_among_them_needs_a_closer_look(library: Library, which: str, pl
         assert isinstance(dense_pairs(*pairs), DensePairs)
         for several in {"source": pairs[:1], "destination": pairs[1:], "both": pairs}[which]:
             several[place] = other()
-        is_alike = name in ("fewer elements", "another shape", "another type") and which == "both"
+        is_alike = name in ALIKE and which == "both"
         assert (dense_pairs(*pairs) is not None) == is_alike, name
 
 
@@ -156,6 +171,15 @@ def test_parameters_go_with_tensors_that_no_gradient_is_wanted_of(monkeypatch: p
     assert found is not None
     assert found.sizes == [12, 16]
     assert dense_pairs(tensors, [p.data for p in parameters]) is not None
+    if found.guards is not None:
+        assert found.guards[0](*parameters)
+        assert found.guards[1](*tensors)
+
+
+def test_tensors_on_the_host_need_a_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(ndarray=None))
+    assert dense_pairs([torch.zeros(3)], [torch.zeros(3)]) is None
 
 
 def test_guards_tell_whether_tensors_are_like_those_that_they_were_found_with(monkeypatch: pytest.MonkeyPatch) -> None:

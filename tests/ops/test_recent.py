@@ -111,9 +111,43 @@ def test_modes_of_torch_lead_to_more_preparation_at_most(lists: list[list[Any]])
     assert known.get("copy", lists) in (prepared, None)
 
 
+@pytest.mark.parametrize("was_found", [0, 1, 2])
+def test_a_nested_tensor_in_the_place_of_its_own_values_makes_another_call(
+    lists: list[list[Any]], was_found: int
+) -> None:
+    """torch's guards end the process when they meet one."""
+    known, prepared = Recent(), PreparedGroups(0, (), again=False)
+    nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)])
+    lists[0][2] = nested.values()
+    assert lists[0][2].data_ptr() == nested.data_ptr()
+    known.keep("copy", prepared, lists)
+    for _ in range(was_found):
+        assert known.get("copy", lists) is prepared
+    others = [[*lists[0][:2], nested, *lists[0][3:]], lists[1]]
+    assert known.get("copy", others) is None
+    known.keep("copy", PreparedGroups(0, (), again=False), others)
+    assert known.get("copy", lists) is None
+
+
+def test_other_tensors_are_looked_at_when_those_that_were_seen_are_dead(lists: list[list[Any]]) -> None:
+    known, prepared = Recent(), PreparedGroups(0, (), again=False)
+    nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)])
+    lists[0][2] = nested.values()
+    known.keep("copy", prepared, lists)
+    assert known.get("copy", lists) is prepared
+    held = [[tensor.view_as(tensor) for tensor in several] for several in lists]
+    for several in lists:
+        several.clear()
+    for _ in range(2):
+        assert known.get("copy", held) is prepared
+    held[0][2] = nested
+    assert known.get("copy", held) is None
+
+
 def test_what_was_prepared_keeps_no_tensor_alive(lists: list[list[Any]]) -> None:
     known = Recent()
     known.keep("copy", PreparedGroups(0, (), again=False), lists)
+    assert known.get("copy", lists) is not None
     dead = [weakref.ref(tensor) for several in lists for tensor in several]
     for several in lists:
         several.clear()

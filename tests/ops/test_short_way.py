@@ -176,6 +176,33 @@ def test_an_error_of_a_launch_is_not_taken_for_a_tensor_that_cannot_be_read(on_d
     assert len(launched) == 2
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_nested_tensor_in_the_place_of_its_own_values_takes_the_long_way(
+    on_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's guards end the process when they meet one."""
+    went: list[Any] = []
+    monkeypatch.setattr(array_copy, "_move_any", lambda *given: went.append(given))
+    monkeypatch.setattr(matrix_product, "_multiply_any", lambda *given: went.append(given))
+    monkeypatch.setattr(
+        matrix_product, "_prepare",
+        lambda options, views: type("Product", (), {"launches": (), "__call__": lambda *given: None})(),
+    )
+    nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)])
+    values, other, launched = nested.values(), torch.zeros(8), []
+    assert values.data_ptr() == nested.data_ptr()
+    for _ in range(5):
+        array_copy.move(values, "noted", other, None, lambda view, _, to: Noted(launched, view, to))
+        array_copy.move(other, "noted", values, None, lambda view, _, to: Noted(launched, view, to))
+        matrix_product._multiply((False,), (values, other, other, None, None, values), None)
+    assert len(launched) == 10
+    array_copy.move(nested, "noted", other)
+    array_copy.move(other, "noted", nested)
+    matrix_product._multiply((False,), (nested, other, other, None, None, values), None)
+    matrix_product._multiply((False,), (values, other, other, None, None, nested), None)
+    assert len(went) == 4
+
+
 UNREADABLE = {
     "sparse": lambda: torch.zeros(4, 4).to_sparse(),
     "sparse rows": lambda: torch.zeros(4, 4).to_sparse_csr(),

@@ -116,6 +116,20 @@ def test_wheels_that_lack_what_their_own_headers_include_come_after_a_toolkit_th
     assert headers.needed_folders({"cuda_fp16.h"}, 13) == (str(wheel),)
 
 
+def test_a_toolkit_is_looked_for_only_where_wheels_do_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel, toolkit, asked = tmp_path / "nvidia/cu13/include", tmp_path / "toolkit", []
+    for folder, names in ((wheel, ("cuda_fp16.h",)), (toolkit, ("cuda_fp16.h", "cuda/barrier", "mma.h", "crt/mma.h"))):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("")
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr(headers, "_installed_folders", lambda major: asked.append(major) or (str(toolkit),))
+    assert headers.needed_folders({"cuda_fp16.h", "no_header_of_the_toolkit.h"}, 13) == (str(wheel),)
+    assert not asked
+    for names in ({"cuda_fp16.h", "cuda/barrier"}, {"mma.h"}, {"cuda_fp16.h", "mma.h"}):
+        assert headers.needed_folders(names, 13) == (str(toolkit),)
+
+
 def test_an_installed_toolkit_of_another_major_version_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -39,6 +38,11 @@ def test_real_torch_views_that_are_lazy_are_refused() -> None:
         view_of(torch.zeros(8, dtype=torch.complex64).conj())
     with pytest.raises(ArrayError, match="resolve_neg"):
         view_of(torch.zeros(8, dtype=torch.complex64).conj().imag)
+    packed = torch.quantize_per_channel(torch.zeros(4, 8), torch.ones(4), torch.zeros(4), 0, torch.quint4x2)
+    with pytest.raises(ArrayError, match="quint4x2 share"):
+        view_of(packed)
+    with pytest.raises(ArrayError, match="no strided memory"):
+        view_of(torch.nested.nested_tensor([torch.zeros(3), torch.zeros(4)]))
     with pytest.raises(ArrayError, match="meta"):
         view_of(torch.zeros(8, device="meta"))
     with pytest.raises(ArrayError, match="no strided memory"):
@@ -46,8 +50,8 @@ def test_real_torch_views_that_are_lazy_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32", "bool"])
-def test_real_jax_arrays(dtype: str) -> None:
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of a GPU's memory
+def test_real_jax_arrays(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of a GPU's memory
     jnp = pytest.importorskip("jax.numpy")
     array = jnp.zeros((64, 128), dtype)
     found = view_of(array)

@@ -140,6 +140,18 @@ def test_an_exporter_that_takes_no_synchronisation_for_a_stream_is_asked_without
     assert all(call["stream"] is None for call in array.calls)
 
 
+def test_an_exporter_that_cannot_export_is_asked_once() -> None:
+    class Sharded(DLPackArray):
+        def __dlpack__(self, **options: Any) -> Any:
+            self.calls.append(options)
+            raise BufferError("sharded")
+
+    array = Sharded((4, 8), (BFLOAT, 16, 1))
+    with pytest.raises(ArrayError, match="sharded"):
+        view_of(array)
+    assert len(array.calls) == 1
+
+
 @pytest.mark.parametrize(("device", "number"), [((1, 0), None), ((3, 0), None), ((2, 4), 4), ((13, 1), 1)])
 def test_dlpack_devices_are_cuda_managed_and_host(device: tuple[int, int], number: int | None) -> None:
     array = DLPackArray((4, 8), (FLOAT, 16, 1), device=device)
