@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cupytma.ops import known_objects
 from cupytma.ops.known_objects import Watch, identity_of
 
 
@@ -30,6 +31,14 @@ def test_lists_of_the_same_objects_in_the_same_order_have_one_identity() -> None
         [[*things[:4], Thing()], []], [[*things[:4], things[0]], []],
     ]  # fmt: skip
     assert len({found, *map(identity_of, others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 4096])
+def test_identities_are_those_that_python_tells(count: int) -> None:
+    things = tuple(Thing() for _ in range(count))
+    wanted = np.array([id(thing) for thing in things], np.uintp).tobytes()
+    assert known_objects._identities(things) == wanted
+    assert known_objects._references(things) == wanted
 
 
 @pytest.mark.parametrize("thing", [np.zeros((2, 3)), [1, 2], "text", None, 5, {}])
