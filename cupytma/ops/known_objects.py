@@ -23,7 +23,7 @@ def _identities(objects: tuple[Any, ...]) -> bytes:
 
 
 def _held(objects: tuple[Any, ...]) -> bytes:
-    """The same, as CPython's tuples hold it: a twentieth of what asking for each identity costs."""
+    """The same, as CPython's tuples hold it: a tenth of what asking for each identity costs (measured)."""
     return ctypes.string_at(id(objects) + tuple.__basicsize__, len(objects) * tuple.__itemsize__)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,21 +17,8 @@ ALIKE = "fewer elements", "another shape", "another type", "another byte order"
 SHAPES = [(4, 8), (), (3,), (0, 5), (2, 1, 3)]
 
 
-class Library:
-    """Makes arrays: `make` of a shape and dtype, and `others`, of which none may be a source or destination."""
-
-    dtypes: tuple[Any, ...]
-    others: dict[str, Callable[[], Any]]
-
-    def make(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        raise NotImplementedError
-
-    def address(self, array: Any) -> int:
-        raise NotImplementedError
-
-
-class CuPy(Library):
-    """CuPy's arrays at addresses that nothing is at: no GPU is needed for them."""
+class CuPy:
+    """CuPy's arrays at addresses that nothing is at: no GPU is needed for them. `others` need a closer look."""
 
     def __init__(self) -> None:
         self.module = pytest.importorskip("cupy")
@@ -61,13 +47,12 @@ class CuPy(Library):
         return int(array.data.ptr)
 
 
-class Torch(Library):
-    """torch's tensors in host memory, taken for tensors of a GPU."""
+class Torch:
+    """torch's tensors in host memory, taken for tensors of a GPU. `others` need a closer look."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         torch = self.module = pytest.importorskip("torch")
         column = module._column
-
         self.on_others: list[Any] = []
 
         def on_gpu(name: str, tensors: Any) -> list[Any]:
@@ -110,6 +95,9 @@ class Torch(Library):
         return int(array.data_ptr())
 
 
+Library = CuPy | Torch
+
+
 @pytest.fixture(params=["CuPy", "torch", "torch without guards"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Library:
     made = CuPy() if request.param == "CuPy" else Torch(monkeypatch)
@@ -119,7 +107,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "torch without guards":
         monkeypatch.setattr(module, "guard_of", lambda tensors: None)
         # Guards look at devices themselves, and would see through this.
-        made.others["one on another device"] = lambda: made.elsewhere(made.make((4, 8), made.dtypes[1]))  # type: ignore[attr-defined]
+        made.others["one on another device"] = lambda: made.elsewhere(made.make((4, 8), made.dtypes[1]))
     return made
 
 
@@ -141,7 +129,7 @@ def test_addresses_and_bytes_of_pairs_without_gaps_are_found(library: Library) -
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("which", ["source", "destination", "both"])
 def test_another_among_them_needs_a_closer_look(library: Library, which: str, place: int) -> None:
-    plain = np.float32 if isinstance(library, CuPy) else library.module.float32  # type: ignore[attr-defined]
+    plain = np.float32 if isinstance(library, CuPy) else library.module.float32
     for name, other in library.others.items():
         pairs = [[library.make((4, 8), plain) for _ in range(3)] for _ in range(2)]
         assert isinstance(dense_pairs(*pairs), DensePairs)
