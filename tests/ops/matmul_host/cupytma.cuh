@@ -91,17 +91,25 @@ inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 }
 inline void griddepcontrol_launch_dependents() {}
 
-// The work before this kernel ends a while after the first thread waits for it, and others may run ahead meanwhile.
+// The work before this kernel ends when all are waiting that have to, so that others have run ahead as far as they may:
+// every thread that multiplies, and the one that loads. A kernel in which some do not wait gives these time to do harm.
 inline void (*work_before)() = nullptr;
+inline unsigned waiting, have_to_wait;
 inline std::mutex work_mutex;
+inline std::condition_variable work_changed;
+constexpr std::chrono::seconds time_to_do_harm{5};
 inline void griddepcontrol_wait()
 {
     block().has_waited = true;
-    std::lock_guard<std::mutex> lock(work_mutex);
+    std::unique_lock<std::mutex> lock(work_mutex);
+    if (++waiting == have_to_wait) {
+        work_changed.notify_all();
+    }
+    work_changed.wait_for(lock, time_to_do_harm, [] { return !work_before || waiting == have_to_wait; });
     if (work_before) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         work_before();
         work_before = nullptr;
+        work_changed.notify_all();
     }
 }
 
@@ -278,6 +286,8 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
     gridDim.x = grid;
     blockDim.x = threads_of_block;
     cluster_size = cluster;
+    cupytma::waiting = 0;
+    cupytma::have_to_wait = cluster * (threads_of_block - 128 + 1);
     std::vector<unsigned char> memory(cluster * shared_size + 1024);
     unsigned char* aligned = memory.data() + (1024 - reinterpret_cast<unsigned long long>(memory.data()) % 1024);
     for (unsigned first = 0; first < grid; first += cluster) {
