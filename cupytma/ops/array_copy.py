@@ -89,12 +89,12 @@ def move(
         _move_any(source, axes, destination, stream, prepare, index)
         return
     try:
-        guarded = None
-        if index is None and way.guard is not None:
-            guarded = _guarded.get((axes, source.data_ptr(), destination.data_ptr()))
+        mark, guarded = way.mark, None
+        if index is None:
+            guarded = _guarded.get((axes, mark, mark(source), mark(destination)))
         if (
             guarded is not None
-            and not (source.is_nested or destination.is_nested)  # see `guard_of`
+            and not (way.may_be_nested and (source.is_nested or destination.is_nested))  # see `guard_of`
             and guarded[1](source, destination)
         ):
             known: Known | None = guarded[0]
@@ -106,6 +106,8 @@ def move(
                     raise TypeError
                 exact = *exact, read(index)
             known = _addressed.get(exact)
+            if known is not None and guarded is None and index is None:
+                _guarded.note(axes, mark, (source, destination), known, way.guard)  # others in the place of some
     except (TypeError, RuntimeError):  # host memory or none, an index of another kind, axes that are none: it says so
         _move_any(source, axes, destination, stream, prepare, index)
         return
@@ -138,8 +140,8 @@ def _move_described(
     if _addressed.recurs(exact):
         known = place, prepared.at(*addresses)
         _addressed.keep(exact, known)
-        if index is None and way.guard is not None:
-            _guarded.note(axes, (source, destination), known, way.guard)
+        if index is None:
+            _guarded.note(axes, way.mark, (source, destination), known, way.guard)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:

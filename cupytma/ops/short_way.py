@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cupytma.ops.known_objects import Watch
 from cupytma.ops.prepared import Guard
 from cupytma.runtime.device import cupy
 from cupytma.runtime.places import describe_cupy_array, describe_tensor, library_of
-from cupytma.runtime.streams import current_handle, current_stream, handle_of, torch_handles, wait_for
+from cupytma.runtime.streams import current_handle_of_cupy, current_stream, handle_of, torch_handles, wait_for
 from cupytma.runtime.tensor_guards import guard_of
 from cupytma.tensormap.arrays import ArrayView
 
@@ -25,18 +27,41 @@ class ShortWay(NamedTuple):
     layout : callable
         Its shape, strides and dtype.
     handle : callable
-        The handle of the library's current stream on a device.
+        The handle of the library's current stream on a device, which is the current one.
+    mark : callable
+        What an array is looked up by before it is read: where a tensor of torch lies, which CuPy's array it is.
     guard : callable or None
-        Makes a test for arrays of the types and layouts of some; see `guard_of`.
+        Makes a test for arrays that have the marks of some, whether they are as those were then, bit for bit; see
+        `guard_of` and `same_arrays`.
+    may_be_nested : bool
+        Whether the test must not be given arrays that are nested.
     """
 
     read: Callable[[Any], tuple[Any, ...]]
     layout: Callable[[Any], tuple[Any, ...]]
     handle: Callable[[int], int]
+    mark: Callable[[Any], int]
     guard: Guard | None = None
+    may_be_nested: bool = False
 
 
-OF_CUPY = ShortWay(describe_cupy_array, attrgetter("shape", "strides", "dtype"), current_handle)
+def same_arrays(arrays: Sequence[Any]) -> Callable[..., bool]:
+    """A test for CuPy's arrays of the identities of some: whether these live, so that they are the same, and lie alike.
+
+    Of what says how an array lies, its owner can change the shape alone, which keeps the order of the elements: with
+    the same shape it lies as before (strides along dimensions of one element aside).
+    """
+    watch = Watch(arrays)
+    shapes = [array.shape for array in arrays]
+    if len(shapes) == 2:  # a third of the cost of the general one
+        first, second = shapes
+        return lambda one, other: watch.is_alive and one.shape == first and other.shape == second
+    return lambda *others: watch.is_alive and [other.shape for other in others] == shapes
+
+
+OF_CUPY = ShortWay(
+    describe_cupy_array, attrgetter("shape", "strides", "dtype"), current_handle_of_cupy, id, same_arrays
+)
 # By the type of array, for those that were met.
 short_ways: dict[type, ShortWay] = {}
 
@@ -46,8 +71,9 @@ def learn(kind: type) -> None:
     library = library_of(kind)
     if library == "torch":
         short_ways[kind] = ShortWay(
-            describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), torch_handles(), guard_of
-        )
+            describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), torch_handles(),
+            sys.modules["torch"].Tensor.data_ptr, guard_of, may_be_nested=True,
+        )  # fmt: skip
     elif library == "cupy":
         short_ways[kind] = OF_CUPY
 

@@ -93,14 +93,20 @@ def current_handle(place: int | None) -> int:
     return handle
 
 
-def _first_current_stream() -> Any:
+def current_handle_of_cupy(device: int) -> int:
+    """The handle of CuPy's current stream on a device, which need not be asked for then."""
+    handle: int = get_current_stream(device).ptr
+    return handle
+
+
+def _first_current_stream(*device: int) -> Any:
     global get_current_stream
     get_current_stream = cupy().cuda.get_current_stream
-    return get_current_stream()
+    return get_current_stream(*device)
 
 
 # CuPy's function, once CuPy is known to be usable.
-get_current_stream: Callable[[], Any] = _first_current_stream
+get_current_stream: Callable[..., Any] = _first_current_stream
 
 
 def _torch_handle(device: TorchDevice) -> int:

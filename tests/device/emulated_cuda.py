@@ -146,7 +146,7 @@ class EmulatedCuda:
         module = ModuleType("cupy")
         module.cuda = SimpleNamespace(
             runtime=runtime, driver=driver, alloc=_memory, alloc_pinned_memory=lambda size: _pinned(size),
-            Event=lambda **options: SimpleNamespace(ptr=0, done=True), get_current_stream=lambda: self.stream,
+            Event=lambda **options: SimpleNamespace(ptr=0, done=True), get_current_stream=lambda *_: self.stream,
             Device=self._device, Stream=Stream, ExternalStream=Stream,
         )  # fmt: skip
         module.ndarray, module.asarray = Array, lambda host: Array.of(np.array(host))
@@ -154,7 +154,7 @@ class EmulatedCuda:
         module.zeros = lambda shape, dtype=np.float64: Array(shape, dtype)
         monkeypatch.setitem(sys.modules, "cupy", module)
         monkeypatch.setattr(kernel_module, "_get_device", lambda: 0)
-        monkeypatch.setattr(streams, "get_current_stream", lambda: self.stream)
+        monkeypatch.setattr(streams, "get_current_stream", lambda *_: self.stream)
         monkeypatch.setattr(places, "readers", dict(places.readers))
         monkeypatch.setattr(kernel_module.Kernel, "_load", lambda kernel, device: self._loaded(kernel))
         monkeypatch.setattr(kernel_module.Kernel, "_functions", Loaded(), raising=False)

@@ -15,7 +15,9 @@ GUARD = 256
 
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+    for name, memory in (
+        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
+    ):  # fmt: skip
         monkeypatch.setattr(array_copy, name, memory())
     monkeypatch.setattr(reduction, "_prepared", prepared.Memory())
     for module in ("_copy_module", "_ordinary_module", "transpose_module", "turn_module"):

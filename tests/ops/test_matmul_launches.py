@@ -31,13 +31,15 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     cuda = simulated_cuda.SimulatedCuda(monkeypatch)
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
+    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY._replace(guard=None))
     for module in (matrix_product, multicast, prepared, array_copy, short_way):
         monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+    for name, memory in (
+        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
+    ):  # fmt: skip
         monkeypatch.setattr(matrix_product, name, memory())
     monkeypatch.setattr(matmul_choices, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)

@@ -83,10 +83,12 @@ def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPa
 
 
 def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
-    """Let copies, which remember nothing yet, take arrays of a type for CuPy's own."""
+    """Let copies, which remember nothing yet, take arrays of a type for CuPy's own, but that they may change."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
-    monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY)
-    for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+    monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY._replace(guard=None))
+    for name, memory in (
+        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
+    ):  # fmt: skip
         monkeypatch.setattr(array_copy, name, memory())
 
 

@@ -37,7 +37,9 @@ def made(cuda, operation) -> list[tuple]:
 def made_anew(cuda, monkeypatch: pytest.MonkeyPatch, operation) -> list[tuple]:
     """What an operation launches where nothing is remembered."""
     with monkeypatch.context() as patch:
-        for name, memory in (("_prepared", prepared.Memory), ("_addressed", prepared.Recurring)):
+        for name, memory in (
+            ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
+        ):  # fmt: skip
             patch.setattr(array_copy, name, memory())
         return made(cuda, operation)
 
@@ -198,6 +200,8 @@ class TensorType(str):
 
 class Tensor:
     """What is read of a tensor of torch; strides are in elements."""
+
+    is_nested = False
 
     def __init__(self, place: int, shape: tuple[int, ...], dtype: str, itemsize: int, **flags: bool) -> None:
         self.place, self.shape, self.itemsize, self.flags = place, shape, itemsize, flags

@@ -40,7 +40,7 @@ class FakeCuda:
         )  # fmt: skip
         self.cuda = SimpleNamespace(
             runtime=runtime, alloc=self._alloc, alloc_pinned_memory=_memory, Event=self._event,
-            get_current_stream=lambda: SimpleNamespace(ptr=0), Device=self._device,
+            get_current_stream=lambda *_: SimpleNamespace(ptr=0), Device=self._device,
         )  # fmt: skip
 
     def RawModule(self, path: str) -> Any:  # noqa: N802  # CuPy's name

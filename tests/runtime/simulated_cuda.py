@@ -68,7 +68,7 @@ class SimulatedCuda:
         streams = type("Stream", (Stream,), {"from_external": borrowed})
         cuda = SimpleNamespace(
             driver=driver, Device=lambda number: Device(self, number), Stream=streams,
-            Event=lambda **_: SimpleNamespace(), get_current_stream=lambda: Stream(self, self.stream),
+            Event=lambda **_: SimpleNamespace(), get_current_stream=lambda *_: Stream(self, self.stream),
         )  # fmt: skip
         self.cupy = cupy = SimpleNamespace(cuda=cuda)
         for module in (submission, kernel, streams_module):

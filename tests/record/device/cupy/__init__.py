@@ -210,7 +210,7 @@ class _Driver:
 
 cuda = SimpleNamespace(
     driver=_Driver,
-    get_current_stream=lambda: SimpleNamespace(ptr=0),
+    get_current_stream=lambda *_: SimpleNamespace(ptr=0),
     Device=lambda device: SimpleNamespace(compute_capability=CAPABILITY),
     runtime=SimpleNamespace(
         getDeviceCount=lambda: 1,
