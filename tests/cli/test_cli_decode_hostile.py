@@ -31,9 +31,9 @@ _TEXTS = {
 @pytest.mark.parametrize("arguments", [["decode", "-"], ["decode", "-", "--search"], ["slots", "-"], ["check", "-"]])
 @pytest.mark.parametrize("name", _TEXTS)
 def test_it_ends_in_a_moment(invoke, arguments, name):
-    start = time.perf_counter()
+    start = time.process_time()
     result = invoke(*arguments, input=_TEXTS[name])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert result.exit_code in (1, 2)
     assert result.stdout == ""
 

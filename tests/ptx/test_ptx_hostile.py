@@ -135,9 +135,9 @@ LONG = {
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_a_megabyte_of_text_is_explained_or_refused_within_a_second(text: str) -> None:
     ptx.parse("cp.async.bulk.commit_group;")  # the index of all forms is made once
-    start = time.perf_counter()
+    start = time.process_time()
     attempted(ptx.explain, text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 PIECES = [

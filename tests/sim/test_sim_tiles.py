@@ -215,7 +215,7 @@ def test_the_tile_map_says_where_each_element_comes_from_and_goes() -> None:
 
 
 def test_a_tile_of_64_kib_takes_well_under_a_millisecond() -> None:
-    from time import perf_counter
+    from time import process_time
 
     memory = sim_reference.random_bytes(1 << 22)
     m = Tiled(
@@ -224,7 +224,7 @@ def test_a_tile_of_64_kib_takes_well_under_a_millisecond() -> None:
     shared = np.zeros(1 << 16, dtype=np.uint8)
     times = []
     for i in range(50):
-        begin = perf_counter()
+        begin = process_time()
         sim.load(m, (64 * (i % 16), 256), memory=memory, base=BASE, shared=shared)
-        times.append(perf_counter() - begin)
+        times.append(process_time() - begin)
     assert sorted(times)[len(times) // 4] < 1e-3
