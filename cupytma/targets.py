@@ -87,9 +87,6 @@ class Target:
         return self.name
 
 
-MAX_GRID = (2**31 - 1, 65535, 65535)
-"""The most blocks of a launch along x, y and z, on every target (CUDA programming guide, technical specifications)."""
-
 _LARGE, _SMALL = 227 * 1024, 99 * 1024
 
 TARGETS: dict[str, Target] = {

@@ -8,11 +8,11 @@ from cupytma.check.events import WAITS, Event, Unit
 from cupytma.check.flow import reached
 from cupytma.check.regions import may_be_one
 from cupytma.check.reporter import Reporter
+from cupytma.limits import MAX_CLUSTER
 from cupytma.ptx.operands import CTA_MASK
 from cupytma.words import counted
 
 _DECLARING = (".reqnctapercluster", ".explicitcluster", ".maxclusterrank")
-_LARGEST_CLUSTER = 16
 
 
 def check_clusters(unit: Unit, report: Reporter) -> None:
@@ -41,7 +41,7 @@ def _check_masks(unit: Unit, report: Reporter, size: int | None) -> None:
         mask = unit.operand(event, CTA_MASK.name)
         if not mask.is_constant:
             continue
-        bits, blocks = mask.constant & 0xFFFF, size or _LARGEST_CLUSTER
+        bits, blocks = mask.constant & 0xFFFF, size or MAX_CLUSTER
         if not bits:
             report("multicast-mask", unit, event, "the mask is 0: the multicast reaches no block")
         elif bits >> blocks:

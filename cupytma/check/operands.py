@@ -10,10 +10,10 @@ from cupytma.check.ranges import trailing_zeros
 from cupytma.check.regions import Region
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value
+from cupytma.limits import TILE_ALIGNMENT, UNIT
 from cupytma.ptx.operands import BYTES, COORDINATE
 from cupytma.tensormap import Interleave
 
-_TILE_ALIGNMENT, _BULK_ALIGNMENT, _CHUNK = 128, 16, 16
 _LARGEST_ELEMENT = 8
 
 
@@ -29,7 +29,7 @@ def check_operands(unit: Unit, report: Reporter, maps: GivenMaps) -> None:
 
 
 def _check_alignment(unit: Unit, report: Reporter, maps: GivenMaps, event: Event) -> None:
-    need = _TILE_ALIGNMENT if event.kind in (*LOADS, *STORES) else _BULK_ALIGNMENT
+    need = TILE_ALIGNMENT if event.kind in (*LOADS, *STORES) else UNIT
     for name in ("destination", "source"):
         region = unit.region(event, name)
         if region is None:
@@ -99,12 +99,12 @@ def _check_coordinate(unit: Unit, report: Reporter, maps: GivenMaps, event: Even
         size = _LARGEST_ELEMENT
     else:
         return
-    if start.constant * size % _CHUNK:
+    if start.constant * size % UNIT:
         what = f"{size}-byte elements" if parameters is not None else "elements of any size"
         report(
             "coordinate-misaligned", unit, event,
             f"the innermost coordinate is {start.constant}: with {what} the copy does not start at a multiple of "
-            f"{_CHUNK} bytes",
+            f"{UNIT} bytes",
         )  # fmt: skip
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from cupytma.check.values import Symbol, Value, Values, add
+from cupytma.limits import MAX_BLOCK, MAX_CLUSTER, WARP_THREADS
 
 _MOST_ZEROS = 62
-_MOST_THREADS = 1024
-_MOST = {"laneid": 31, "tid.x": _MOST_THREADS - 1, "tid.y": _MOST_THREADS - 1, "tid.z": 63, "cluster_ctarank": 15}
+_MOST = {
+    "laneid": WARP_THREADS - 1, "tid.x": MAX_BLOCK[0] - 1, "tid.y": MAX_BLOCK[1] - 1, "tid.z": MAX_BLOCK[2] - 1,
+    "cluster_ctarank": MAX_CLUSTER - 1,
+}  # fmt: skip
 _DEEPEST = 12
 
 Bounds = tuple["int | None", "int | None"]

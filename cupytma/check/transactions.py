@@ -12,9 +12,9 @@ from cupytma.check.levels import Level
 from cupytma.check.regions import may_be_one
 from cupytma.check.reporter import Reporter
 from cupytma.check.values import Value
+from cupytma.limits import UNIT
 from cupytma.words import counted
 
-_UNIT = 16
 # PTX ISA, "Contents of the mbarrier object".
 _MOST_BYTES = (1 << 20) - 1
 
@@ -116,13 +116,13 @@ def _problem(unit: Unit, maps: GivenMaps, phase: _Phase, expected: int) -> str:
     if not unknown:
         return "" if known == expected else f"{expected} bytes are expected, and {loads} {known}"
     rest = expected - known
-    if rest < _UNIT * len(unknown):
-        return f"{expected} bytes are expected, and {loads} at least {known + _UNIT * len(unknown)}"
-    if rest % _UNIT:
-        return f"{expected} bytes are expected, and {loads} a multiple of {_UNIT}"
+    if rest < UNIT * len(unknown):
+        return f"{expected} bytes are expected, and {loads} at least {known + UNIT * len(unknown)}"
+    if rest % UNIT:
+        return f"{expected} bytes are expected, and {loads} a multiple of {UNIT}"
     shapes = {_shape(unit, load) for load in unknown}
-    if len(shapes) == 1 and rest % (_UNIT * len(unknown)):
-        return f"{expected} bytes are expected, and {loads} equal tiles, each a multiple of {_UNIT} bytes"
+    if len(shapes) == 1 and rest % (UNIT * len(unknown)):
+        return f"{expected} bytes are expected, and {loads} equal tiles, each a multiple of {UNIT} bytes"
     return ""
 
 

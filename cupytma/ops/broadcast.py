@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import TILE_ALIGNMENT, UNIT, WARP_THREADS
 from cupytma.ops.array_copy import check_devices, empty
 from cupytma.ops.broadcast_plan import (
     ELEMENTS,
@@ -22,12 +23,10 @@ from cupytma.ops.broadcast_plan import (
     plan_broadcast,
 )
 from cupytma.ops.copy_launches import TILING, compiled, plan_words, templates, tiling_of
-from cupytma.ops.copy_plan import UNIT
-from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import check_addresses
 from cupytma.ops.multicast import resident_clusters
 from cupytma.ops.ordinary import MAX_OUTER_RANK
-from cupytma.ops.paired import ALIGNMENT
 from cupytma.ops.prepared import BASES, Memory, span_bytes
 from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import Module, current_target
@@ -264,7 +263,7 @@ def broadcast_size(plan: BroadcastPlan, tiles: StripePlan) -> LaunchSize:
 def shared_bytes_of(tiles: StripePlan) -> int:
     """Dynamic shared memory of a block, in bytes: the ring of tiles, and the piece of the vector."""
     parts = [tiles.vector_boxes * tiles.vector_box * tiles.itemsize] + [tiles.source.box_bytes] * BROADCAST_STAGES
-    return sum(-(-part // ALIGNMENT) * ALIGNMENT for part in parts) + ALIGNMENT
+    return sum(-(-part // TILE_ALIGNMENT) * TILE_ALIGNMENT for part in parts) + TILE_ALIGNMENT
 
 
 def parts_of(tiles: StripePlan, resident: int) -> int:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_BOX, MAX_TILES, UNIT, WORD, even, inner_box, obstacle_of
+from cupytma.limits import MAX_BOX, UNIT
+from cupytma.ops.copy_plan import MAX_TILES, WORD, even, inner_box, obstacle_of
 from cupytma.ops.layout import Dimension, Region, check_overlap, share_memory
 from cupytma.runtime.given import shown
 from cupytma.tensormap.arrays import ArrayView

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from cupytma.limits import MAX_EXTENT, MAX_GRID, UNIT
 from cupytma.ops.convolution import Convolution
 from cupytma.ops.copy_plan import even
 from cupytma.tensormap.arrays import ArrayView
@@ -19,7 +20,6 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 # Bits move as UINT64, whatever the elements: every tensor map counts in 16-byte steps anyway.
 WORD = 8
-UNIT = 16
 # A tile, and how many of them a launch should have before they are made smaller to get as many.
 TILE_BYTES = 16 * 1024
 LEAST_TILE_BYTES = 2 * 1024
@@ -30,8 +30,7 @@ _MAX_TAPS = 256
 _PIXEL_STEP = 8  # pixels of 16 bytes and more that keep each tap of a tile at a multiple of 128 bytes
 _LINE = 128
 MAX_ELEMENT_STRIDE = 8
-MAX_TILES = 2**31 - 1
-MAX_EXTENT = 2**31
+MAX_TILES = MAX_GRID[0]
 MAX_COORDINATE = 2**30
 
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.array_copy import empty
 from cupytma.ops.column_plan import ColumnTilePlan, ColumnWordPlan, plan_im2col
 from cupytma.ops.convolution import Convolution, convolution, spatial_axes
 from cupytma.ops.filling import FillPlan, fill_launch, plan_fill
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan, plan_col2im
-from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import permuted_view
-from cupytma.ops.paired import ALIGNMENT, carry_out, kernels, spatial
+from cupytma.ops.paired import carry_out, kernels, spatial
 from cupytma.ops.permutation import permute
 from cupytma.ops.prepared import Address
 from cupytma.runtime.compiler import current_target
@@ -312,7 +313,7 @@ def _launched(plans: Sequence[tuple[str, ColumnPart]]) -> list[Plan]:
 
 def _stage_bytes(plan: ColumnTilePlan | FoldTilePlan) -> int:
     loads = plan.taps if isinstance(plan, ColumnTilePlan) else 1
-    return -(-loads * plan.source.box_bytes // ALIGNMENT) * ALIGNMENT
+    return -(-loads * plan.source.box_bytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
 
 
 def _geometry(argument: Any, found: Convolution) -> None:
@@ -331,7 +332,7 @@ def _tile_launch(name: str, plan: ColumnTilePlan | FoldTilePlan, tiling: Any) ->
 
 def column_tile_size(plan: ColumnTilePlan | FoldTilePlan) -> LaunchSize:
     """Of a launch that moves tiles of columns."""
-    shared = STAGES * _stage_bytes(plan) + ALIGNMENT
+    shared = STAGES * _stage_bytes(plan) + TILE_ALIGNMENT
     return LaunchSize(plan.tiles, BLOCKS_PER_MULTIPROCESSOR, WARP_THREADS, shared, STAGES)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, MAX_RANK, BulkPlan, CopyPlan, TilePlan
-from cupytma.ops.launch_size import SWIZZLE_ALIGNMENT, TILE_ALIGNMENT, WARP_THREADS, LaunchSize
+from cupytma.limits import MAX_RANK, SWIZZLE_PERIOD, TILE_ALIGNMENT, WARP_THREADS
+from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, BulkPlan, CopyPlan, TilePlan
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.layout import Region
 from cupytma.ops.ordinary import GROUPS, MAX_OUTER_RANK, Items, items_of, places_argument, region_argument
 from cupytma.ops.prepared import Address, addresses_in
@@ -136,7 +137,7 @@ def transpose_size(plan: TransposePlan) -> LaunchSize:
     shape = plan.shape
     return LaunchSize(
         plan.tiles, shape.blocks, shape.threads + WARP_THREADS,
-        (shape.stages + shape.outputs) * plan.tile_bytes + SWIZZLE_ALIGNMENT, shape.stages,
+        (shape.stages + shape.outputs) * plan.tile_bytes + SWIZZLE_PERIOD, shape.stages,
     )  # fmt: skip
 
 

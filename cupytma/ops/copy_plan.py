@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from cupytma.limits import MAX_BOX, MAX_EXTENT, MAX_GRID, MAX_RANK, UNIT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
 from cupytma.ops.transposition import TransposePlan, TurnPlan, plan_transposition
 from cupytma.tensormap.arrays import ArrayView
@@ -20,9 +21,6 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 # Bytes move as UINT64: the widest type gives the longest rows, and every tensor map counts in 16-byte steps anyway.
 WORD = 8
-UNIT = 16
-MAX_BOX = 256
-MAX_RANK = 5
 # What a block or a warp moves. Enough in flight to keep the memory busy, and no more: what is read and written at a
 # time then lies close together (measured on an H200).
 TILE_BYTES = 4 * 1024
@@ -36,10 +34,9 @@ LEAST_ROW_BYTES = 256
 LEAST_BULK_BYTES = 1 << 25
 # A line of memory. Boxes start on whole ones; plans hold for all addresses with the same remainder.
 LINE = 128
-MAX_TILES = 2**31 - 1
+MAX_TILES = MAX_GRID[0]
 # With something left over each block has a warp that counts its threads among all of them, in 32 bits.
-MAX_TILES_BESIDE_REST = (2**32 - 1) // 32
-MAX_EXTENT = 2**31
+MAX_TILES_BESIDE_REST = (2**32 - 1) // WARP_THREADS
 
 
 @dataclass(frozen=True)

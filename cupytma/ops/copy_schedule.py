@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_GRID
 from cupytma.ops.copy_launches import STAGES
 from cupytma.ops.copy_plan import CHUNK_BYTES, CHUNKS_PER_BLOCK, BulkPlan, TilePlan, plan_copy
 from cupytma.ops.program_parts import Body, add_rest, declare_memory
@@ -44,7 +45,7 @@ def copy_program(source: Any, destination: Any, *, blocks: int = 2, stages: int 
     ProgramError
         For numbers of blocks or stages that make no launch.
     """
-    check_range("blocks", blocks, 1, 2**31 - 1)
+    check_range("blocks", blocks, 1, MAX_GRID[0])
     check_range("stages", stages, 2, 64)
     plan = plan_copy(view_of(source), view_of(destination))
     if plan.is_empty:

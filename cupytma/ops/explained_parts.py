@@ -8,12 +8,13 @@ from math import prod
 from typing import Any
 
 from cupytma import targets
+from cupytma.limits import UNIT
 from cupytma.ops.broadcast import broadcast_size
 from cupytma.ops.broadcast_plan import BroadcastPlan
 from cupytma.ops.column_plan import ColumnTilePlan, ColumnWordPlan
 from cupytma.ops.convolution_columns import column_tile_size, column_word_size
 from cupytma.ops.copy_launches import bulk_size, item_size, tile_size, transpose_size, turn_size, word_size
-from cupytma.ops.copy_plan import CHUNK_BYTES, UNIT, CopyPlan
+from cupytma.ops.copy_plan import CHUNK_BYTES, CopyPlan
 from cupytma.ops.filling import FillPlan
 from cupytma.ops.fold_plan import FoldTilePlan, FoldWordPlan
 from cupytma.ops.launch_size import LaunchSize

@@ -11,19 +11,18 @@ from itertools import product
 from math import prod
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_BOX, MAX_EXTENT, UNIT
 from cupytma.ops.column_plan import (
     MAX_CHANNEL_BYTES,
     MAX_COORDINATE,
     MAX_ELEMENT_STRIDE,
-    MAX_EXTENT,
     MAX_TILES,
     TILE_BYTES,
-    UNIT,
     is_dense,
     source_strides,
 )
 from cupytma.ops.convolution import Convolution
-from cupytma.ops.copy_plan import MAX_BOX, even
+from cupytma.ops.copy_plan import even
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
+from cupytma.limits import TILE_ALIGNMENT, UNIT, WARP_THREADS
 from cupytma.ops.array_copy import check_devices, move
 from cupytma.ops.copy_launches import compiled
-from cupytma.ops.copy_plan import UNIT, WORD, obstacle_of
+from cupytma.ops.copy_plan import WORD, obstacle_of
 from cupytma.ops.dense_pairs import dense_pairs
 from cupytma.ops.group_calls import PairOperation
 from cupytma.ops.groups import (
@@ -28,7 +29,6 @@ from cupytma.ops.groups import (
     common_device,
     integers_argument,
 )
-from cupytma.ops.launch_size import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, common_region
 from cupytma.ops.recent import Recent, TensorsLieAs
 from cupytma.runtime.compiler import Module, current_target

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
+from cupytma.limits import SWIZZLE_PERIOD, UNIT, WARP_THREADS
 from cupytma.ops.copy_launches import TURN_BLOCKS_PER_MULTIPROCESSOR, TURN_THREADS, compiled
-from cupytma.ops.copy_plan import UNIT
 from cupytma.ops.group_calls import PairOperation, turned
 from cupytma.ops.groups import (
     GROUP_BYTES,
@@ -24,7 +24,6 @@ from cupytma.ops.groups import (
     common_device,
     integers_argument,
 )
-from cupytma.ops.launch_size import SWIZZLE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.recent import Recent
 from cupytma.ops.transposition import SHAPES, SPAN, tile_map
 from cupytma.runtime.compiler import Module, current_target
@@ -168,7 +167,7 @@ def _part(matrices: npt.NDArray[np.void], size: int, integers: Any, handle: int)
         moving.append(made.kernel("transpose_groups").plan(
             workspace.tile_blocks(total + len(matrices) * tile_bytes, tile_bytes, shape.blocks),
             shape.threads + WARP_THREADS, (workspace.work[()],),
-            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + SWIZZLE_ALIGNMENT, stream=handle,
+            shared_bytes=(shape.stages + shape.outputs) * tile_bytes + SWIZZLE_PERIOD, stream=handle,
         ))  # fmt: skip
     if integers["data"] or not mapped.all() or (matrices["rows"] * np.uint64(size) % np.uint64(UNIT) != 0).any():
         moving.append(made.kernel("turn_groups").plan(

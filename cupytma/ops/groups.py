@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError, CupytmaError
+from cupytma.limits import WARP_THREADS
 from cupytma.ops import group_errors
 from cupytma.ops.known_objects import Watch
 from cupytma.ops.layout import check_address, check_overlap, share_memory
@@ -30,7 +31,7 @@ from cupytma.tensormap.fields import SIZE
 GROUP_BYTES = 256
 """Memory of what the device knows of one group."""
 SETUP_WARPS = 8
-SETUP_THREADS = 32 * SETUP_WARPS
+SETUP_THREADS = WARP_THREADS * SETUP_WARPS
 _MOST_SETUP_BLOCKS = 4096
 INTEGERS = np.dtype(
     [("data", "u8"), ("row_bytes", "i8"), ("entry_bytes", "i8"), ("item_bytes", "i4"), ("is_signed", "i4")]

@@ -10,11 +10,6 @@ from cupytma.runtime.kernel import Kernel
 from cupytma.runtime.occupancy import multiprocessors
 from cupytma.runtime.plan import Plan
 
-WARP_THREADS = 32
-# In shared memory, in bytes: of what tensor copies move (PTX ISA, "cp.async.bulk.tensor"), and of tiles whose swizzle
-# repeats after as many bytes.
-TILE_ALIGNMENT = 128
-SWIZZLE_ALIGNMENT = 1024
 # Of a grid whose kernel counts its threads, which it does in 32 bits.
 MAX_THREADS = 2**32 - 1
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_BOX, RESERVED_SHARED_BYTES, SWIZZLE_PERIOD, WARP_THREADS, WARPGROUP_THREADS
 from cupytma.ops.matmul_operands import Operands
 from cupytma.runtime.given import shown
-from cupytma.tensormap.tiling import MAX_BOX
 from cupytma.words import counted
 
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
-PATTERN_BYTES = 1024  # after which the 128B swizzle begins again
-WARPGROUP_THREADS, WARP_THREADS = 128, 32
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
 MOST_ROUND = 16  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
-RESERVED_BYTES = 1024  # of shared memory, for each block, which a multiprocessor keeps (CUDA C++ Programming Guide)
 # Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
 # for itself. All of a block's come from what its threads may have each: 168 of 384, 255 of 256.
 LOADING_REGISTERS = 40
@@ -138,12 +135,13 @@ class Configuration:
         own_octets = -(-self.tile_columns // 8 // self.split)
         partial = self.split * own_octets * self.tile_rows * 8 * 4 if self.split > 1 else 0
         barriers = (2 * stages + self.consumers + 1) * _BARRIER_BYTES
-        return stages * self.stage_bytes + buffers + partial + barriers + PATTERN_BYTES
+        return stages * self.stage_bytes + buffers + partial + barriers + SWIZZLE_PERIOD
 
     def stages(self, result_bytes: int, most_bytes: int) -> int:
         """As many as fit into a block's part of so much shared memory, at most `MOST_STAGES`."""
         fixed = self.shared_bytes(0, result_bytes)
-        part = most_bytes if self.resident == 1 else (most_bytes + RESERVED_BYTES) // self.resident - RESERVED_BYTES
+        reserved = RESERVED_SHARED_BYTES
+        part = most_bytes if self.resident == 1 else (most_bytes + reserved) // self.resident - reserved
         return min(MOST_STAGES, (part - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
 
     def __str__(self) -> str:

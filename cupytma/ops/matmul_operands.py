@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_EXTENT, UNIT
 from cupytma.ops.array_copy import place_in_words
 from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_types import OPERAND_TYPES, RESULT_TYPES, OperandType, carried_type, type_name
 from cupytma.tensormap.arrays import ArrayView, view_of
 
-UNIT = 16  # bytes: what addresses and strides of tensor maps are multiples of
 # Of an extent: coordinates are 32-bit integers, also in the last cluster's tiles, of 4096 rows or columns at most.
-_LARGEST = 2**31 - 4096
+_LARGEST = MAX_EXTENT - 4096
 _LARGEST_STRIDE = 2**40
 
 

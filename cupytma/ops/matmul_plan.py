@@ -14,6 +14,7 @@ import numpy as np
 
 from cupytma import ptx, targets
 from cupytma.errors import TargetError
+from cupytma.limits import UNIT
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.matmul_configuration import (
     INSTRUCTION_ROWS,
@@ -26,7 +27,7 @@ from cupytma.ops.matmul_configuration import (
     tiles_of,
 )
 from cupytma.ops.matmul_cost import Cost, cost_of
-from cupytma.ops.matmul_operands import UNIT, Matrix, Operands
+from cupytma.ops.matmul_operands import Matrix, Operands
 from cupytma.ops.matmul_types import RESULT_TYPES
 from cupytma.ops.matmul_ways import choose
 from cupytma.runtime.compiler import compile

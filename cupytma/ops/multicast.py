@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_RANK, TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_launches import TILING, compiled, plan_launches, tiling_of
-from cupytma.ops.copy_plan import MAX_RANK
-from cupytma.ops.launch_size import WARP_THREADS, LaunchSize
+from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.multicast_plan import MulticastPlan, MulticastTiles, plan_multicast
 from cupytma.ops.ordinary import region_argument
-from cupytma.ops.paired import ALIGNMENT, carry_out
+from cupytma.ops.paired import carry_out
 from cupytma.runtime.compiler import Module, current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
@@ -148,7 +148,7 @@ def _tile_launch(plan: MulticastPlan, tiles: MulticastTiles) -> Plan:
 def multicast_size(plan: MulticastPlan, tiles: MulticastTiles) -> LaunchSize:
     """Of a launch that copies to many places, in as many clusters as fit at once."""
     threads = WARP_THREADS + (_HELPER_THREADS if plan.rest is not None else 0)
-    shared_bytes = MULTICAST_STAGES * -(-tiles.source.box_bytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+    shared_bytes = MULTICAST_STAGES * -(-tiles.source.box_bytes // TILE_ALIGNMENT) * TILE_ALIGNMENT + TILE_ALIGNMENT
     most = tiles.items * tiles.cluster
     return LaunchSize(most, MULTICAST_BLOCKS_PER_MULTIPROCESSOR, threads, shared_bytes, MULTICAST_STAGES)
 

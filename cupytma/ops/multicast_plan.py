@@ -10,7 +10,8 @@ from functools import lru_cache
 from math import prod
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_RANK, MAX_TILES, UNIT, CopyPlan, obstacle_of, plan_copy, tile
+from cupytma.limits import MAX_RANK, UNIT
+from cupytma.ops.copy_plan import MAX_TILES, CopyPlan, obstacle_of, plan_copy, tile
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.parameters import Tiled

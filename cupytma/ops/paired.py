@@ -17,8 +17,6 @@ from cupytma.runtime.module import Module
 from cupytma.runtime.plan import Plan
 from cupytma.tensormap.arrays import ArrayView
 
-ALIGNMENT = 128  # bytes: of each tile of shared memory
-
 # Makes the launches of an operation between two views, on the current device.
 Build = Callable[[ArrayView, ArrayView], Sequence[Plan]]
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import UNIT
 from cupytma.ops.array_copy import empty
-from cupytma.ops.copy_plan import UNIT, obstacle_of
+from cupytma.ops.copy_plan import obstacle_of
 from cupytma.ops.grouped_copies import MAX_OUTER, NO_LIMIT, PAIR, module, moving_plan, seed
 from cupytma.ops.groups import (
     SETUP_THREADS,

@@ -11,10 +11,11 @@ import numpy as np
 
 from cupytma import targets
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_GRID, TILE_ALIGNMENT, WARP_THREADS
 from cupytma.ops.array_copy import check_devices, empty, move, place_in_words
 from cupytma.ops.copy_launches import compiled
 from cupytma.ops.index_errors import raise_noted, record_address, tag_of
-from cupytma.ops.launch_size import MAX_THREADS, WARP_THREADS, LaunchSize
+from cupytma.ops.launch_size import MAX_THREADS, LaunchSize
 from cupytma.ops.layout import check_addresses
 from cupytma.ops.prepared import Memory, Prepared, span_bytes
 from cupytma.ops.rows_plan import GATHER, SCATTER, SCATTER_ADD, RowsPlan, check_mode, check_rows, plan_rows
@@ -29,8 +30,6 @@ from cupytma.tensormap.tensor_map import TensorMap
 # What the ring of a block holds where it has several stages' worth of rows; a launch has a block for each.
 ROW_STAGES = 2
 _WORD_THREADS = 256
-_MAX_BLOCKS = 2**31 - 1
-_STAGE_ALIGNMENT = 128
 _ROWS = np.dtype(
     [
         *((name, "u8") for name in ("source", "destination", "index", "failure", "rows", "table_rows", "row_bytes")),
@@ -273,9 +272,9 @@ def rows_size(plan: RowsPlan) -> LaunchSize:
     """Of a launch that moves rows: blocks of one warp for bulk copies."""
     if plan.stages is None:
         return LaunchSize(min(-(-plan.words // _WORD_THREADS), MAX_THREADS // _WORD_THREADS), 0, _WORD_THREADS)
-    stages = ROW_STAGES if plan.items > _MAX_BLOCKS else 1
-    shared = stages * plan.stages.stage_bytes + _STAGE_ALIGNMENT
-    return LaunchSize(min(plan.items, _MAX_BLOCKS), 0, WARP_THREADS, shared)
+    stages = ROW_STAGES if plan.items > MAX_GRID[0] else 1
+    shared = stages * plan.stages.stage_bytes + TILE_ALIGNMENT
+    return LaunchSize(min(plan.items, MAX_GRID[0]), 0, WARP_THREADS, shared)
 
 
 def _places(launch: Plan, plan: RowsPlan) -> list[tuple[int, int, int]]:

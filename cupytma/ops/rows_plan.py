@@ -10,8 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from cupytma.errors import ArrayError
-from cupytma.ops.copy_plan import MAX_BOX, MAX_EXTENT, UNIT
-from cupytma.ops.launch_size import TILE_ALIGNMENT
+from cupytma.limits import MAX_BOX, MAX_EXTENT, TILE_ALIGNMENT, UNIT
 from cupytma.ops.layout import check_overlap, share_memory
 from cupytma.ops.reduction_plan import element_type
 from cupytma.runtime.given import shown

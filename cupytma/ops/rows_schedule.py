@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import MAX_GRID
 from cupytma.ops.rows import ROW_STAGES
 from cupytma.ops.rows_plan import GATHER, SCATTER_ADD, RowsPlan, RowStages, plan_rows
 from cupytma.ops.simulated_copy import span_of
@@ -49,7 +50,7 @@ def rows_program(
     ProgramError
         For numbers of blocks or stages that make no launch.
     """
-    check_range("blocks", blocks, 1, 2**31 - 1)
+    check_range("blocks", blocks, 1, MAX_GRID[0])
     check_range("stages", stages, 2, 64)
     plan = plan_rows(operation, view_of(source), view_of(destination), view_of(index))
     if plan.stages is None:

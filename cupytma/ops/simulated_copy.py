@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from cupytma import sim
+from cupytma.limits import UNIT
 from cupytma.ops.copy_plan import CopyPlan, TilePlan, plan_copy
 from cupytma.ops.layout import Region
-from cupytma.ops.transposition import SPAN, UNIT, TransposePlan
+from cupytma.ops.transposition import SPAN, TransposePlan
 from cupytma.tensormap.arrays import view_of
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]

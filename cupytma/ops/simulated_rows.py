@@ -8,7 +8,7 @@ import numpy as np
 
 from cupytma import sim
 from cupytma.errors import SimulationError
-from cupytma.ops.copy_plan import UNIT
+from cupytma.limits import UNIT
 from cupytma.ops.index_errors import out_of_range
 from cupytma.ops.rows_plan import GATHER, QUAD, SCATTER, SCATTER_ADD, RowsPlan, check_mode, plan_rows
 from cupytma.ops.simulated_copy import Bytes, memory_at, span_of

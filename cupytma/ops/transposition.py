@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
+from cupytma.limits import MAX_EXTENT, MAX_GRID, UNIT
 from cupytma.ops.layout import Dimension, Region
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
 SPAN = 128  # bytes of a row of a square
-UNIT = 16
 MAX_BATCHES = 3  # dimensions that a map has beside the two
-_MAX_EXTENT = 2**31
-_MAX_TILES = 2**31 - 1
 # Shorter sides leave most of a tile empty.
 _LEAST_BYTES = 64
 _LEAST_ELEMENTS = 16
@@ -180,13 +178,13 @@ def plan_transposition(region: Region) -> tuple[TransposePlan | TurnPlan | None,
         return None, None, f"what lies together, {turned.run} B, is not at multiples of {turned.run} B"
     if obstacle:
         plain = TurnPlan(turned)
-        if plain.tiles > _MAX_TILES:
+        if plain.tiles > MAX_GRID[0]:
             return None, None, f"{plain.tiles} tiles are too many for one launch"
         return plain, None, obstacle
     whole = along.extent * turned.run // UNIT * UNIT // turned.run
     rest = _from(turned, 1, whole) if whole < along.extent else None
     plan = _transpose_plan(replace(turned, outer=(across, replace(along, extent=whole), *turned.outer[2:])))
-    if plan.tiles > _MAX_TILES:
+    if plan.tiles > MAX_GRID[0]:
         return None, None, f"{plan.tiles} tiles are too many for one launch"
     return plan, rest, ""
 
@@ -234,7 +232,7 @@ def _obstacle(region: Region) -> str:
         (region.destination % UNIT == 0, f"the destination address is {region.destination % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
         (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
-        (max(extents) <= _MAX_EXTENT, "an extent exceeds 2^31, and coordinates are signed 32-bit numbers"),
+        (max(extents) <= MAX_EXTENT, "an extent exceeds 2^31, and coordinates are signed 32-bit numbers"),
         (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
     )
     return next((text for holds, text in checks if not holds), "")

@@ -8,11 +8,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cupytma.errors import ArrayError, PipelineError
+from cupytma.limits import MAX_BLOCK_THREADS, MULTIPROCESSOR_THREADS, UNIT, WARP_THREADS
 from cupytma.pipeline.declarations import Declaration, Declared, parse_declaration, scalar_bits
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
-from cupytma.pipeline.plan import MAX_STAGES, UNIT, Options, PipelinePlan, plan_pipeline
+from cupytma.pipeline.plan import MAX_STAGES, Options, PipelinePlan, plan_pipeline
 from cupytma.pipeline.source import source_of
-from cupytma.pipeline.tiles import WARP_THREADS
 from cupytma.runtime.compiler import compile
 from cupytma.runtime.given import shown, whole, wholes
 from cupytma.runtime.module import Module
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _SOMEWHERE = 1 << 40
 _SIDE = 4096
-_MOST_THREADS = 2048  # of a multiprocessor (CUDA programming guide, technical specifications)
 
 
 class PipelineKernel:
@@ -357,15 +356,15 @@ def pipeline_kernel(
     declaration = parse_declaration(consume, inputs, outputs, scalars, reduce, over, each, finish, preamble, name)
     chosen = Options(
         _box(box), None if stages is None else _number("stages", stages, 1, MAX_STAGES),
-        _number("threads", threads, WARP_THREADS, 1024 - WARP_THREADS), _number("blocks", blocks, 1, 32),
+        _number("threads", threads, WARP_THREADS, MAX_BLOCK_THREADS - WARP_THREADS), _number("blocks", blocks, 1, 32),
         _number("tile_bytes", tile_bytes, UNIT, 1 << 17),
     )  # fmt: skip
     if chosen.threads % WARP_THREADS:
         raise PipelineError(f"threads = {chosen.threads}: whole warps are needed, a multiple of {WARP_THREADS}")
-    if chosen.blocks * (chosen.threads + WARP_THREADS) > _MOST_THREADS:
+    if chosen.blocks * (chosen.threads + WARP_THREADS) > MULTIPROCESSOR_THREADS:
         raise PipelineError(
-            f"blocks = {chosen.blocks} of {chosen.threads} + {WARP_THREADS} threads are more than the {_MOST_THREADS} "
-            "threads that a multiprocessor runs at once; give fewer of either"
+            f"blocks = {chosen.blocks} of {chosen.threads} + {WARP_THREADS} threads are more than the "
+            f"{MULTIPROCESSOR_THREADS} threads that a multiprocessor runs at once; give fewer of either"
         )
     if isinstance(options, str):
         options = (options,)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError
+from cupytma.limits import TILE_ALIGNMENT, UNIT, WARP_THREADS
 from cupytma.ops.prepared import Memory as PreparedMemory
 from cupytma.ops.prepared import span_bytes
 from cupytma.ops.short_way import ShortWay, learn, short_ways
 from cupytma.pipeline.declarations import Declared
 from cupytma.pipeline.layout import broadcast_shape, check_arrays, result_shape
-from cupytma.pipeline.plan import ALIGNMENT, UNIT, PipelinePlan
+from cupytma.pipeline.plan import PipelinePlan
 from cupytma.pipeline.source import partial_bytes
-from cupytma.pipeline.tiles import WARP_THREADS
 from cupytma.runtime.captures import allocate
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
@@ -199,7 +199,7 @@ def _prepared(kernel: PipelineKernel, inputs: Sequence[ArrayView], results: Sequ
     plan = kernel.plan_views(views[: len(inputs)], views[len(inputs) :], target)
     module = kernel.module(plan, target)
     main = module.kernel(kernel.declaration.name)
-    block, shared_bytes = plan.variant.threads + WARP_THREADS, plan.variant.shared_bytes + ALIGNMENT
+    block, shared_bytes = plan.variant.threads + WARP_THREADS, plan.variant.shared_bytes + TILE_ALIGNMENT
     resident = main.persistent_grid(block, shared_bytes)
     plan = plan.for_blocks(resident)
     grid = min(resident, plan.runs)

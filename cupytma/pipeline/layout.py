@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from cupytma.errors import ArrayError, PipelineError
+from cupytma.limits import MAX_EXTENT, MAX_RANK
 from cupytma.ops.layout import check_address, check_overlap, share_memory
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.words import counted
 
-MAX_RANK = 5
-_MAX_EXTENT = 2**31 - 2**12  # coordinates are int, also those of a tile that reaches beyond
+_LARGEST = MAX_EXTENT - 2**12  # coordinates are int, also those of a tile that reaches beyond
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def common_layout(
             f"most {MAX_RANK}: reshape the arrays, or copy them to contiguous ones"
         )
     largest = max(dim.extent for dim in merged)
-    if largest > _MAX_EXTENT:
+    if largest > _LARGEST:
         raise ArrayError(
-            f"an extent of {largest} is too large: coordinates are signed 32-bit numbers, and {_MAX_EXTENT} is the "
+            f"an extent of {largest} is too large: coordinates are signed 32-bit numbers, and {_LARGEST} is the "
             "most; call the kernel for parts of the arrays"
         )
     return Layout(shape, tuple(offsets), tuple(merged))
@@ -235,7 +235,7 @@ def _merged(dimensions: Sequence[Dimension], keep: int) -> list[Dimension]:
 
 
 def _continues(outer: Dimension, inner: Dimension) -> bool:
-    return inner.extent * outer.extent <= _MAX_EXTENT and all(
+    return inner.extent * outer.extent <= _LARGEST and all(
         one == inner.extent * other for one, other in zip(outer.strides, inner.strides, strict=True)
     )
 

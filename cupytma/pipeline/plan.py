@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from cupytma.errors import ArrayError, DescriptorError, PipelineError
+from cupytma.limits import RESERVED_SHARED_BYTES, TILE_ALIGNMENT, UNIT, WARP_THREADS
 from cupytma.pipeline.declarations import Declaration, Declared
 from cupytma.pipeline.layout import Layout, check_rank, common_layout
-from cupytma.pipeline.tiles import WARP_THREADS, Pieces, Shaping, choose_box, given_box
+from cupytma.pipeline.tiles import Pieces, Shaping, choose_box, given_box
 from cupytma.targets import Target
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
@@ -21,12 +22,10 @@ from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.words import counted
 
-UNIT = 16  # bytes: what tensor maps count in
-ALIGNMENT = 128  # bytes, of a tile in shared memory
 OUTPUT_STAGES = 2
 MAX_STAGES = 64
 _USUAL_STAGES = 8
-_RESERVED = 1024  # bytes of each block that the system has, and as many for barriers and what is combined
+_OTHER_BYTES = 1024  # of each block, for barriers and what is combined
 _WORDS = {8: DataType.UINT64, 4: DataType.UINT32, 2: DataType.UINT16, 1: DataType.UINT8}
 _SMALLEST_BOX = (1,) * 4
 _MOST = 2**31 - 1  # a tile's number, and the coordinates of its elements
@@ -360,7 +359,7 @@ def _map(
 
 def tile_bytes(declared: Declared, box: Sequence[int]) -> int:
     """Shared memory of one tile of an array, in bytes."""
-    return -(-declared.type.itemsize * prod(box) // ALIGNMENT) * ALIGNMENT
+    return -(-declared.type.itemsize * prod(box) // TILE_ALIGNMENT) * TILE_ALIGNMENT
 
 
 def _stages(
@@ -371,10 +370,11 @@ def _stages(
     stage = sum(tile_bytes(declared, box) for declared, way in inputs if way.mapped)
     fixed = sum(tile_bytes(declared, box) for declared, way in inputs if not way.mapped)
     fixed += OUTPUT_STAGES * sum(tile_bytes(declared, box) for declared in declaration.outputs)
-    most = target.shared_bytes - _RESERVED - ALIGNMENT
+    most = target.shared_bytes - _OTHER_BYTES - TILE_ALIGNMENT
     stages = options.stages
     if stages is None:
-        shared = (target.shared_bytes + _RESERVED) // options.blocks - 2 * _RESERVED - ALIGNMENT
+        shared = (target.shared_bytes + RESERVED_SHARED_BYTES) // options.blocks
+        shared -= RESERVED_SHARED_BYTES + _OTHER_BYTES + TILE_ALIGNMENT
         stages = min(_USUAL_STAGES, (shared - fixed) // stage) if stage else 1
         if stages < 2:
             stages = max(1, min(2, (most - fixed) // stage)) if stage else 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupytma.errors import ArrayError, PipelineError
+from cupytma.limits import MAX_GRID
 from cupytma.ops.simulated_copy import span_of
 from cupytma.pipeline.declarations import Declared, ElementType
 from cupytma.pipeline.layout import broadcast_shape, result_shape
@@ -38,7 +39,7 @@ def pipeline_program(
 ) -> Program:
     """Make the program; as `PipelineKernel.program`."""
     declaration = kernel.declaration
-    check_range("blocks", blocks, 1, 2**31 - 1)
+    check_range("blocks", blocks, 1, MAX_GRID[0])
     if not callable(reference):
         raise PipelineError("reference is no function; it does with numpy tiles what the consumer's code does")
     for found in declaration.accumulators:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from cupytma.limits import UNIT
 from cupytma.pipeline.declarations import Accumulator, Declaration, Declared
-from cupytma.pipeline.plan import OUTPUT_STAGES, UNIT, Variant, Way
+from cupytma.pipeline.plan import OUTPUT_STAGES, Variant, Way
 
 _CALL_WIDTH = 96
 

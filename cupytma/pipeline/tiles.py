@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupytma.errors import PipelineError
+from cupytma.limits import MAX_BOX, TILE_ALIGNMENT, UNIT, WARP_THREADS
 from cupytma.ops.copy_plan import even
 
-MAX_BOX = 256
-_UNIT = 16
-_ALIGNMENT = 128
-WARP_THREADS = 32
 _UNBOUND = 1 << 31
 _ROWS_BYTES = 16384  # of a tile with a row for each warp
 
@@ -57,12 +54,12 @@ class Shaping:
     @property
     def step(self) -> int:
         """Elements that are a multiple of 16 bytes in every array."""
-        return _UNIT // min(piece.itemsize for piece in self.pieces)
+        return UNIT // min(piece.itemsize for piece in self.pieces)
 
     @property
     def line(self) -> int:
         """Elements that are a multiple of 128 bytes in every array."""
-        return _ALIGNMENT // min(piece.itemsize for piece in self.pieces)
+        return TILE_ALIGNMENT // min(piece.itemsize for piece in self.pieces)
 
     @property
     def largest(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError, CupytmaError, DescriptorError
+from cupytma.limits import WARP_THREADS
 from cupytma.runtime.compiler import Module, compile
 from cupytma.runtime.descriptors import DescriptorBuffer
 from cupytma.runtime.device_rules import MOST_FAILURES, OPERANDS, rules_header
@@ -27,7 +28,7 @@ from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.words import counted
 
 _WARPS = 4
-_THREADS = 32 * _WARPS
+_THREADS = WARP_THREADS * _WARPS
 # More blocks than this take their rows in turn.
 _MOST_BLOCKS = 1 << 14
 _COLUMN = np.dtype(

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from cupytma.errors import CupytmaError, DescriptorError
+from cupytma.limits import TILE_ALIGNMENT
 from cupytma.runtime.allocations import reach_problem
 from cupytma.runtime.coordinates import declarations, declared_faults
 from cupytma.runtime.descriptors import DescriptorBuffer, buffer_at
@@ -37,8 +38,6 @@ CODE_OF_FAULT: dict[type[Fault], int] = {
     LaunchFailure: _FAILURE,
 }
 _POINTER_BYTES = 8
-# Where a tile must start, and what the end of a block's shared memory is rounded up to (measured).
-_TILE_ALIGNMENT = 128
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ def _shared_size(launch: Launch) -> Iterator[Suspect]:
     if launch.code is None:
         return
     room = launch.code.static_bytes + launch.record.shared_bytes
-    rounded = -(-room // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
+    rounded = -(-room // TILE_ALIGNMENT) * TILE_ALIGNMENT
     for entry in launch.used:
         if all(copy.prefetch for copy in launch.copies(entry)):
             continue
@@ -260,7 +259,7 @@ def _shared_alignment(launch: Launch) -> Iterator[Suspect]:
         return  # tiles may be in dynamic shared memory, whose start only the kernel knows
     smallest = min(entry.parameters.tile_bytes for entry in launch.used)
     rooms = [array for array in launch.code.shared_arrays if array.size >= smallest]
-    if rooms and all(array.alignment % _TILE_ALIGNMENT for array in rooms):
+    if rooms and all(array.alignment % TILE_ALIGNMENT for array in rooms):
         named = ", ".join(f"{array.name} (aligned to {array.alignment} B)" for array in rooms)
         yield launch.suspect(
             "tile-alignment", _ALIGNMENT, f"no shared array that a tile fits in is aligned to 128 bytes: {named}",

@@ -9,17 +9,12 @@ from functools import lru_cache
 from math import prod
 
 from cupytma.errors import LaunchError
+from cupytma.limits import MAX_BLOCK, MAX_BLOCK_THREADS, MAX_CLUSTER, MAX_GRID, PORTABLE_CLUSTER
 from cupytma.runtime.given import shown, truth, whole, wholes
-from cupytma.targets import MAX_GRID, Target
+from cupytma.targets import Target
 
 Extents = tuple[int, int, int]
 
-# CUDA programming guide, "Technical Specifications per Compute Capability", the same for 9.0 and all newer ones.
-MAX_THREADS = 1024
-_MAX_BLOCK: Extents = (1024, 1024, 64)
-# CUDA programming guide, "Thread Block Clusters": 8 blocks everywhere, 16 where the kernel allows itself to be tied to
-# a device, which is done here for whoever asks for more than 8.
-PORTABLE_CLUSTER, MAX_CLUSTER = 8, 16
 # What a block may have without asking for more.
 DEFAULT_SHARED_BYTES = 48 * 1024
 
@@ -128,9 +123,9 @@ def _launch_shape(
 ) -> LaunchShape:
     problems: list[str] = []
     blocks = _extents("grid", grid, MAX_GRID, problems)
-    threads = _extents("block", block, _MAX_BLOCK, problems)
-    if prod(threads) > MAX_THREADS:
-        problems.append(f"block {threads} has {prod(threads)} threads, more than {MAX_THREADS}")
+    threads = _extents("block", block, MAX_BLOCK, problems)
+    if prod(threads) > MAX_BLOCK_THREADS:
+        problems.append(f"block {threads} has {prod(threads)} threads, more than {MAX_BLOCK_THREADS}")
     if bounds.threads and prod(threads) > prod(bounds.threads):
         problems.append(
             f"block {threads} has {prod(threads)} threads; the kernel was compiled for at most {prod(bounds.threads)}: "

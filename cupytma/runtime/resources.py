@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cupytma.errors import CompileInputError
+from cupytma.limits import RESERVED_SHARED_BYTES
 from cupytma.words import counted
 
 # The attributes in the .nv.info sections of a cubin: their numbers as cuobjdump --dump-elf names them, checked against
@@ -16,9 +17,6 @@ _FRAME_SIZE, _MIN_STACK_SIZE, _REGISTERS, _BARRIERS, _CLUSTER = 0x11, 0x12, 0x2F
 _NO_VALUE, _BYTE, _HALF, _SIZED = 1, 2, 3, 4  # how an attribute's value is kept
 _FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, and the mark of a kernel in its other byte
 _UNKNOWN_STACK = 0xFFFFFFFF
-# From compute capability 9.0 on, each block has 1 KB of shared memory for the system (CUDA programming guide, "Shared
-# Memory"); the section's size has it, where the section is.
-_RESERVED_SHARED = 1024
 _BARRIER_BITS = 20  # where older cubins keep the number of barriers in a code section's flags
 
 
@@ -175,7 +173,7 @@ def _resources(
     stack = sizes.get(_MIN_STACK_SIZE, 0)
     return KernelResources(
         registers=sizes.get(_REGISTERS, 0),
-        shared_bytes=max(0, shared.size - _RESERVED_SHARED) if shared else 0,
+        shared_bytes=max(0, shared.size - RESERVED_SHARED_BYTES) if shared else 0,  # the section has the system's too
         stack_bytes=None if stack == _UNKNOWN_STACK else stack,
         frame_bytes=sizes.get(_FRAME_SIZE, 0),
         spill_store_bytes=spilt[0],

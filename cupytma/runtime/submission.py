@@ -9,9 +9,10 @@ from math import prod
 from typing import Any
 
 from cupytma.errors import LaunchError
+from cupytma.limits import PORTABLE_CLUSTER
 from cupytma.runtime.device import cupy
 from cupytma.runtime.history import Noted
-from cupytma.runtime.launch_shape import DEFAULT_SHARED_BYTES, PORTABLE_CLUSTER, LaunchShape
+from cupytma.runtime.launch_shape import DEFAULT_SHARED_BYTES, LaunchShape
 
 # Makes a launch: takes the stream's handle, the address of the arguments' pointers, and 0.
 Submit = Callable[[int, int, int], None]

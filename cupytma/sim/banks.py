@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
+from cupytma.limits import TILE_ALIGNMENT, WARP_THREADS
 from cupytma.sim.checks import check_integer, check_shared_place
 from cupytma.sim.geometry import Geometry, geometry
 from cupytma.sim.modes import FULL_TARGET, MEASURED, one_way, parameters_of
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 Access = str | Callable[[int], Sequence[int]] | npt.ArrayLike
 
-BANKS, WORD, WARP = 32, 4, 32
+BANKS, WORD = 32, 4
 _WIDTHS = (1, 2, 4, 8, 16)
-_ALIGNMENT = 128
 _IDLE = -1
 # Named patterns: whether threads that follow each other go down the rows, and the bytes each reads by default.
 _NAMED: dict[str, tuple[bool, int]] = {"row": (False, 0), "column": (True, 0), "ldmatrix": (True, 16)}
@@ -261,8 +261,9 @@ def best_swizzle(
 
 def _checked_place(shared_offset: int) -> int:
     place = check_shared_place(shared_offset)
-    if place % _ALIGNMENT:
-        raise SimulationError(f"shared_offset is {place}, {place % _ALIGNMENT} mod 128; a tile starts at 0 mod 128")
+    if place % TILE_ALIGNMENT:
+        off = f"{place % TILE_ALIGNMENT} mod {TILE_ALIGNMENT}"
+        raise SimulationError(f"shared_offset is {place}, {off}; a tile starts at 0 mod {TILE_ALIGNMENT}")
     return place
 
 
@@ -302,14 +303,14 @@ def _named_reads(plan: Geometry, name: str, width: int) -> Int64:
 
 
 def _in_warps(places: Int64) -> Int64:
-    padded = np.full(-(-len(places) // WARP) * WARP, _IDLE, dtype=np.int64)
+    padded = np.full(-(-len(places) // WARP_THREADS) * WARP_THREADS, _IDLE, dtype=np.int64)
     padded[: len(places)] = places
-    return padded.reshape(-1, WARP)
+    return padded.reshape(-1, WARP_THREADS)
 
 
 def _custom_reads(plan: Geometry, access_pattern: Any, unit: int) -> Int64:
     """As `_named_reads`, of a function or an array of tile indices."""
-    given = [access_pattern(thread) for thread in range(WARP)] if callable(access_pattern) else access_pattern
+    given = [access_pattern(thread) for thread in range(WARP_THREADS)] if callable(access_pattern) else access_pattern
     try:
         indices = np.asarray(given)
         if indices.dtype.kind not in "iu" or not indices.size:
@@ -320,7 +321,7 @@ def _custom_reads(plan: Geometry, access_pattern: Any, unit: int) -> Int64:
         ) from None
     extents = (plan.width // unit, *plan.counts) if plan.inner_bytes is not None else plan.counts
     indices = indices[None] if indices.ndim == 2 else indices
-    if indices.ndim != 3 or indices.shape[2] != len(extents) or indices.shape[1] > WARP:
+    if indices.ndim != 3 or indices.shape[2] != len(extents) or indices.shape[1] > WARP_THREADS:
         raise SimulationError(
             f"the tile indices have shape {np.shape(given)}; they need (threads, {len(extents)}) or (reads, threads, "
             f"{len(extents)}), and 32 threads at most"
@@ -334,7 +335,7 @@ def _custom_reads(plan: Geometry, access_pattern: Any, unit: int) -> Int64:
     rows = indices[..., 1:] if plan.inner_bytes is not None else indices
     steps = np.cumprod((1, *plan.counts[:-1]), dtype=np.int64) if plan.counts else np.zeros(0, np.int64)
     places = rows @ steps * plan.width + inner
-    padded = np.full((len(places), WARP), _IDLE, dtype=np.int64)
+    padded = np.full((len(places), WARP_THREADS), _IDLE, dtype=np.int64)
     padded[:, : places.shape[1]] = places
     return padded
 
@@ -351,7 +352,7 @@ def _check_reads(plan: Geometry, places: Int64, width: int) -> None:
 
 def _wavefronts(addresses: Int64, width: int) -> Int64:
     """Wavefronts of each phase; 0 for one in which no thread reads."""
-    threads = WARP * min(WORD, width) // width
+    threads = WARP_THREADS * min(WORD, width) // width
     phases = addresses.reshape(-1, threads)
     words = np.repeat(phases[..., None], max(1, width // WORD), axis=2) // WORD
     words += np.arange(words.shape[2])

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupytma.errors import SimulationError
+from cupytma.limits import MAX_GRID
 from cupytma.listed import Listed
 from cupytma.sim.checks import check_coordinates, check_entries, check_integer, check_offsets, check_operands
 from cupytma.sim.faults import Fault
 from cupytma.sim.geometry import geometry
-from cupytma.targets import MAX_GRID
 from cupytma.words import counted
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
+from cupytma.limits import SWIZZLE_PERIOD
 from cupytma.tensormap.enums import Swizzle
 
 CHUNK = 16
@@ -26,8 +27,7 @@ CHUNK = 16
 LINE = 128
 """Bytes within which chunks change places."""
 
-PERIOD = 1024
-"""Bytes after which every pattern has repeated (32B repeats after 256, 64B after 512)."""
+PERIOD = SWIZZLE_PERIOD
 
 Int64 = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from cupytma.limits import MULTIPROCESSOR_SHARED_BYTES
 from cupytma.listed import Listed
 from cupytma.targets import TARGETS, Feature, Target
 from cupytma.tensormap.enums import DataType, DriverEnum, Interleave, Swizzle
@@ -15,8 +16,6 @@ from cupytma.tensormap.fields import CORNER_BITS, DATA_TYPES
 from cupytma.tensormap.rule import DERIVED, Rule, Violation
 from cupytma.tensormap.rules import RULES
 
-# The largest box the driver accepts: the whole shared memory of a multiprocessor, whatever the kernel may allocate.
-_BOX_BYTES_LIMIT = 228 * 1024
 _OBSERVED_DATA_TYPES, _OBSERVED_SWIZZLES = DataType.TFLOAT32_FTZ + 1, Swizzle.B128 + 1
 
 # By number; ranks that im2col does not have are refused by another rule.
@@ -51,7 +50,7 @@ def target_operands(target: Target) -> dict[str, Any]:
         "target": target.name,
         "data_types": len(DataType) if target.has(Feature.PACKED_TYPES) else _OBSERVED_DATA_TYPES,
         "swizzles": len(Swizzle) if target.has(Feature.SWIZZLE_ATOMICITY) else _OBSERVED_SWIZZLES,
-        "box_bytes_limit": _BOX_BYTES_LIMIT,
+        "box_bytes_limit": MULTIPROCESSOR_SHARED_BYTES,
         "shared_bytes": target.shared_bytes,
     }
 

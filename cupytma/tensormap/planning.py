@@ -10,13 +10,12 @@ from typing import Any
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
+from cupytma.limits import MAX_CLUSTER
 from cupytma.tensormap.arrays import array_order, integers, merged_parameters
 from cupytma.tensormap.parameters import Parameters, Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.tensormap.tiling import Axis, Box, Tiling, plain, with_more_dimensions
 from cupytma.words import counted
-
-_LARGEST_CLUSTER = 16
 
 
 @dataclass(frozen=True)
@@ -279,8 +278,8 @@ def _parameters(tensor: Any, tile: Sequence[int], coalesce: Any, options: dict[s
 
 
 def _check_sharing(multicast: int, cta_pair: bool) -> None:
-    if not 1 <= multicast <= _LARGEST_CLUSTER:
-        raise DescriptorError(f"multicast = {multicast} blocks; a cluster has 1 to {_LARGEST_CLUSTER}")
+    if not 1 <= multicast <= MAX_CLUSTER:
+        raise DescriptorError(f"multicast = {multicast} blocks; a cluster has 1 to {MAX_CLUSTER}")
     if cta_pair and multicast > 1:
         raise DescriptorError("a tile is either multicast or split over a pair of blocks: plan each block's half alone")
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import DescriptorError
+from cupytma.limits import MULTIPROCESSOR_SHARED_BYTES
 from cupytma.tensormap.checking import LOOKUPS
 from cupytma.tensormap.records import RECORD
 from cupytma.tensormap.rule import MODES
@@ -21,7 +22,6 @@ KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(MODES
 _SHARE = {"tiled": 0.6, "im2col": 0.25, "im2col_wide": 0.15}
 # How many operands of a row are moved to a limit, by probability.
 _MOVED = (0.45, 0.4, 0.15)
-_BOX_BYTES = 228 * 1024
 
 Records = npt.NDArray[np.void]
 Random = np.random.Generator
@@ -114,7 +114,7 @@ def _legal_boxes(random: Random, records: Records) -> None:
     inner = 16 * random.integers(1, longest + 1) // size
     records["channels"] = inner
     records["box"][:, 0] = inner
-    room = _BOX_BYTES // (inner * size)
+    room = MULTIPROCESSOR_SHARED_BYTES // (inner * size)
     records["pixels"] = np.maximum(1, np.minimum(_log_uniform(random, n, 10), room))
     for i in range(1, 5):
         extent = np.maximum(1, np.minimum(_log_uniform(random, n, 8), room))
@@ -177,11 +177,11 @@ def _box_bytes(random: Random, records: Records) -> None:
     size = np.take(LOOKUPS["ELEMENT_BITS"], records["dtype"], mode="clip") // 8
     records["estr"] = np.where(random.random(len(records)) < 0.7, 1, records["estr"].T).T
     inner = np.maximum(1, size * records["channels"].astype(np.int64))
-    records["pixels"] = np.clip(_BOX_BYTES // inner + random.integers(-1, 3, len(records)), 1, 2048)
+    records["pixels"] = np.clip(MULTIPROCESSOR_SHARED_BYTES // inner + random.integers(-1, 3, len(records)), 1, 2048)
     taken = np.maximum(1, size * records["box"][:, 0].astype(np.int64) // np.maximum(1, records["estr"][:, 0]))
     last = np.clip(records["rank"], 2, 5) - 1
     for i in range(1, 5):
-        here, left = records["estr"][:, i].astype(np.int64), _BOX_BYTES // np.maximum(1, taken)
+        here, left = records["estr"][:, i].astype(np.int64), MULTIPROCESSOR_SHARED_BYTES // np.maximum(1, taken)
         extent = np.where(i == last, left + random.integers(-1, 2, len(records)), np.minimum(left, 64)) * here
         records["box"][:, i] = np.clip(extent, 1, 256)
         taken *= np.where(i <= last, np.maximum(1, records["box"][:, i] // np.maximum(1, here)), 1)

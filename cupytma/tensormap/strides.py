@@ -12,11 +12,10 @@ from itertools import pairwise
 from math import prod
 
 from cupytma.errors import DescriptorError
+from cupytma.limits import MAX_RANK, UNIT
 from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.views import ArrayView
 
-_MAX_RANK = 5
-_UNIT = 16
 # A size-1 dimension needs some legal stride; one so large that a tensor map cannot hold it is of no use to it.
 _MAX_STRIDE = 1 << 39
 Axes = tuple[tuple[int, ...], ...]
@@ -122,11 +121,11 @@ def check_shape(view: ArrayView, extra: int = 0) -> None:
     rank = len(view.shape)
     if rank == 0:
         raise DescriptorError("the array has no dimensions; a tensor map has 1 to 5: pass array.reshape(1)")
-    if rank > _MAX_RANK + extra:
+    if rank > MAX_RANK + extra:
         groups = mergeable_axes(view)
         way_out = (
             f"coalesce=True merges it to rank {len(groups)}, axes {groups}"
-            if len(groups) <= _MAX_RANK + extra
+            if len(groups) <= MAX_RANK + extra
             else "index the outer dimensions away and make one map for each, or reshape a contiguous copy"
         )
         raise DescriptorError(f"the array has rank {rank}; a tensor map has 1 to 5 dimensions: {way_out}")
@@ -183,7 +182,7 @@ def _inner_problems(view: ArrayView) -> list[str]:
     if view.strides[last] == 0:
         found += ", and this one is broadcast"
     ways = [f"move axis {dense[-1]} last ({_moved(view, dense[-1])})"] if dense else []
-    if not dense and view.strides[last] % _UNIT == 0 and last + 1 < _MAX_RANK:
+    if not dense and view.strides[last] % UNIT == 0 and last + 1 < MAX_RANK:
         ways.append("add a last dimension of size 1 (array[..., None]), which brings one element per 16 bytes or more")
     return [f"{found}: {' or '.join([*ways, 'make a contiguous copy'])}"]
 
@@ -205,7 +204,7 @@ def _moved(view: ArrayView, axis: int) -> str:
     return f"array.transpose({', '.join(map(str, order))}), shape {tuple(view.shape[a] for a in order)}"
 
 
-def normalised_strides(view: ArrayView, alignment: int = _UNIT) -> tuple[int, ...]:
+def normalised_strides(view: ArrayView, alignment: int = UNIT) -> tuple[int, ...]:
     """The strides with those of dimensions of size 1, which no access uses, replaced by legal ones.
 
     A replaced stride is that of an array packed from there on, rounded up to the alignment.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cupytma import targets
 from cupytma.errors import DescriptorError
+from cupytma.limits import TILE_ALIGNMENT
 from cupytma.listed import Listed
 from cupytma.tensormap import checking, codec
 from cupytma.tensormap.codec import FieldValue
@@ -28,8 +29,6 @@ from cupytma.words import counted
 if TYPE_CHECKING:
     from cupytma.tensormap.slots import Slot
 
-# The unit reads and writes tiles on 128-byte boundaries of shared memory only (measured on an H100).
-_TILE_ALIGNMENT = 128
 _pack_address = struct.Struct("<Q").pack
 # Looked up once, because `with_address` is measured in nanoseconds.
 _index, _new = operator.index, object.__new__
@@ -223,7 +222,7 @@ class TensorMap(TextForms, Interop):
         swizzled from its own first row on, so that tile-relative index formulas hold.
         """
         swizzle = self._parameters.swizzle
-        return max(_TILE_ALIGNMENT, 8 * swizzle.span if swizzle != Swizzle.NONE else 0)
+        return max(TILE_ALIGNMENT, 8 * swizzle.span if swizzle != Swizzle.NONE else 0)
 
     def with_address(self, address: int) -> TensorMap:
         """The same map of a tensor that lies elsewhere; byte for byte a re-encoding, at a fraction of the cost.

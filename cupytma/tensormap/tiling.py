@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, lcm, prod
 
+from cupytma.limits import MAX_BOX, MAX_RANK
 from cupytma.tensormap.enums import Interleave, Swizzle
 from cupytma.tensormap.fields import DATA_TYPES, PACKED_ROW
 from cupytma.tensormap.parameters import Tiled
 
-MAX_BOX = 256
-MAX_RANK = 5
 _UNIT_BITS = 128
 _LINE = 128
 _MAX_STRIDE = 1 << 40

@@ -8,8 +8,8 @@ from pipeline_cases import CASES
 
 import cupytma as tma
 from cupytma.errors import CompileError
+from cupytma.limits import TILE_ALIGNMENT
 from cupytma.pipeline.declarations import ELEMENT_TYPES
-from cupytma.pipeline.plan import ALIGNMENT
 from cupytma.pipeline.program import numpy_type
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
@@ -28,7 +28,7 @@ def assert_compiles(kernel: tma.pipeline.PipelineKernel, arrays: list[np.ndarray
     assert module.warnings == ()
     found = module.resources[kernel.declaration.name]
     assert found.spill_store_bytes == 0
-    assert found.shared_bytes + kernel.plan(*arrays).variant.shared_bytes + ALIGNMENT <= 227 * 1024
+    assert found.shared_bytes + kernel.plan(*arrays).variant.shared_bytes + TILE_ALIGNMENT <= 227 * 1024
 
 
 @pytest.mark.parametrize("number", range(len(ELEMENT_TYPES)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cupytma.tensormap.tiling import MAX_BOX
+from cupytma.limits import MAX_BOX
 from cupytma.words import counted
 
 if TYPE_CHECKING:

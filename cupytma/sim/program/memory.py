@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cupytma.limits import MAX_CLUSTER
 from cupytma.sim.program.errors import ProgramError, check_range
 from cupytma.sim.program.extents import Extent, extent_of
 
@@ -17,7 +18,6 @@ Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
 
 MBARRIER_BYTES = 8
-MAX_CLUSTER = 16
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from cupytma.limits import MAX_BLOCK_THREADS, MAX_CLUSTER
 from cupytma.sim.program.errors import ProgramError, check_choice, check_range, check_whole
-from cupytma.sim.program.memory import MAX_CLUSTER, Mbarrier, ProgramArray
+from cupytma.sim.program.memory import Mbarrier, ProgramArray
 from cupytma.sim.program.operation import PhaseToken
 from cupytma.tensormap.fields import SIZE
 from cupytma.tensormap.interop import SLOT_ALIGNMENT
@@ -15,7 +16,6 @@ from cupytma.tensormap.tensor_map import TensorMap
 
 MBARRIER_SCOPES = ("cta", "cluster")
 _NAMED_BARRIERS = 16
-_MOST_THREADS = 1024
 _BULK_UNIT = 16
 
 
@@ -110,7 +110,7 @@ def map_place(array: Any, name: str, space: str | None = None) -> ProgramArray:
 def named_barrier(number: int, count: int | None) -> tuple[int, int | None]:
     """A barrier of the block and how many threads come to it."""
     check_range("number", number, 0, _NAMED_BARRIERS - 1)
-    return number, None if count is None else check_range("count", count, 1, _MOST_THREADS)
+    return number, None if count is None else check_range("count", count, 1, MAX_BLOCK_THREADS)
 
 
 def check_bulk(destination: Any, source: Any, mbarrier: Any, cta_mask: Any) -> None:

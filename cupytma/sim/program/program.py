@@ -10,9 +10,10 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from cupytma.limits import MAX_BLOCK_THREADS, MAX_CLUSTER, MAX_GRID, TILE_ALIGNMENT
 from cupytma.sim.program.errors import ProgramError, check_range
 from cupytma.sim.program.machine import Machine
-from cupytma.sim.program.memory import MAX_CLUSTER, MBARRIER_BYTES, Allocation, Mbarrier, ProgramArray, whole_array
+from cupytma.sim.program.memory import MBARRIER_BYTES, Allocation, Mbarrier, ProgramArray, whole_array
 from cupytma.sim.program.operands import integers
 from cupytma.sim.program.report import Finding, Report
 from cupytma.sim.program.schedule import STYLES, run
@@ -23,8 +24,6 @@ from cupytma.targets import DEFAULT_TARGET, target
 # Where global arrays begin unless the program says otherwise: every run has the same addresses.
 _FIRST_ADDRESS = 0x7F00_0000_0000
 _GLOBAL_ALIGNMENT = 256
-_SHARED_ALIGNMENT = 128
-_MOST_THREADS = 1024
 _MOST = 2**31 - 1
 _STEP_LIMIT = 100_000
 _NO_NUMBERS = "USMm"  # texts and times; of kind "V" are types of numbers that numpy lacks, and tensor maps
@@ -112,7 +111,7 @@ class Program:
         if not isinstance(name, str) or not name:
             raise ProgramError(f"name is {name!r}; it must be a text that is not empty")
         self.name = name
-        self.blocks = check_range("blocks", blocks, 1, _MOST)
+        self.blocks = check_range("blocks", blocks, 1, MAX_GRID[0])
         self.cluster = check_range("cluster", cluster, 1, MAX_CLUSTER)
         if self.blocks % self.cluster:
             raise ProgramError(f"{blocks} blocks are no multiple of the cluster's {cluster}")
@@ -167,7 +166,7 @@ class Program:
         shape: int | tuple[int, ...],
         dtype: Any = np.uint8,
         *,
-        align: int = _SHARED_ALIGNMENT,
+        align: int = TILE_ALIGNMENT,
         offset: int | None = None,
     ) -> ProgramArray:
         """An array in the shared memory of every block, filled with nothing.
@@ -267,7 +266,7 @@ class Program:
         ProgramError
             For numbers that no grid has, a body that cannot be called, or a name that is taken in the kernel.
         """
-        check_range("threads", threads, 1, _MOST_THREADS)
+        check_range("threads", threads, 1, MAX_BLOCK_THREADS)
         check_range("kernel", kernel, 0, _MOST)
         given = None if blocks is None else integers("blocks", blocks)
         chosen = None if given is None else tuple(check_range("blocks", b, 0, self.blocks - 1) for b in given)
