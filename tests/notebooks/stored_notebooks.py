@@ -32,6 +32,7 @@ _CELL_SECONDS = 120
 _FIGURE = re.compile(r'<g id="figure_\d+">')
 _WORDS = re.compile(r"<text[^>]*>([^<]*)</text>")
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)  # matplotlib's version
+_OWN_LINE = re.compile(r"(?<=[a-z]\.py):\d+(?=\))")  # of a module of the package, which any change of it moves
 _CELL_LINE = re.compile(r" \(\d+\.py:\d+\)")  # a line of a cell, whose file's name is the kernel's affair
 
 Notebook = Any
@@ -119,7 +120,7 @@ def _comparable(output: Any) -> Any:
 
 
 def _words(svg: str) -> Any:
-    return _WORDS.findall(svg) if _FIGURE.search(svg) else svg
+    return _WORDS.findall(svg) if _FIGURE.search(svg) else _OWN_LINE.sub("", svg)
 
 
 def main(names: list[str]) -> None:
