@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import remembered
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 
 import cupytma as tma
@@ -15,10 +16,7 @@ GUARD = 256
 
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, memory in (
-        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-    ):  # fmt: skip
-        monkeypatch.setattr(array_copy, name, memory())
+    remembered.forget(monkeypatch, array_copy)
     monkeypatch.setattr(reduction, "_prepared", prepared.Memory())
     for module in ("_copy_module", "_ordinary_module", "transpose_module", "turn_module"):
         getattr(copy_launches, module).cache_clear()

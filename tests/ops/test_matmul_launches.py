@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import remembered
 from test_prepared_operations import HALF, OTHER, SM_90A, THIRD, Array, simulated_cuda
 
 import cupytma as tma
@@ -37,10 +38,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    for name, memory in (
-        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-    ):  # fmt: skip
-        monkeypatch.setattr(matrix_product, name, memory())
+    remembered.forget(monkeypatch, matrix_product)
     monkeypatch.setattr(matmul_choices, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: MULTIPROCESSORS)
 

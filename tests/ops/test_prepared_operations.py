@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import remembered
 
 import cupytma as tma
 from cupytma.errors import ArrayError
@@ -86,10 +87,7 @@ def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Let copies, which remember nothing yet, take arrays of a type for CuPy's own, but that they may change."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
     monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY._replace(guard=None))
-    for name, memory in (
-        ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-    ):  # fmt: skip
-        monkeypatch.setattr(array_copy, name, memory())
+    remembered.forget(monkeypatch, array_copy)
 
 
 def loading(cuda: simulated_cuda.SimulatedCuda, kernels):

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import remembered
 from test_prepared_operations import HALF, OTHER, THIRD, array, prepared_on, simulated_cuda
 
 import cupytma as tma
 from cupytma.errors import ArrayError, DriverError, LaunchError, RowIndexError
-from cupytma.ops import array_copy, index_errors, noted_failures, prepared, short_way
+from cupytma.ops import array_copy, index_errors, noted_failures, short_way
 from cupytma.runtime import places, streams
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
@@ -37,10 +38,7 @@ def made(cuda, operation) -> list[tuple]:
 def made_anew(cuda, monkeypatch: pytest.MonkeyPatch, operation) -> list[tuple]:
     """What an operation launches where nothing is remembered."""
     with monkeypatch.context() as patch:
-        for name, memory in (
-            ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-        ):  # fmt: skip
-            patch.setattr(array_copy, name, memory())
+        remembered.forget(patch, array_copy)
         return made(cuda, operation)
 
 

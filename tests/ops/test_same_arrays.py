@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import remembered
 
-from cupytma.ops import array_copy, matrix_product, prepared, short_way
+from cupytma.ops import array_copy, matrix_product, short_way
 
 cupy = pytest.importorskip("cupy")
 
@@ -67,10 +68,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     monkeypatch.setattr(matrix_product, "views_of", lambda arrays: arrays)
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name, memory in (
-            ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-        ):  # fmt: skip
-            monkeypatch.setattr(module, name, memory())
+        remembered.forget(monkeypatch, module)
     return reads
 
 

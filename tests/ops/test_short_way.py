@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import remembered
 
 from cupytma.errors import ArrayError
 from cupytma.ops import array_copy, groups, matrix_product, prepared, short_way
@@ -55,10 +56,7 @@ def on_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
-        for name, memory in (
-            ("_prepared", prepared.Memory), ("_addressed", prepared.Recurring), ("_guarded", prepared.Guarded),
-        ):  # fmt: skip
-            monkeypatch.setattr(module, name, memory())
+        remembered.forget(monkeypatch, module)
 
 
 def described(*views: ArrayView | None) -> list[Any]:
