@@ -48,4 +48,5 @@ RESERVED_SHARED_BYTES = 1024
 """Of shared memory, which the system has of each block (CUDA programming guide, "Shared Memory")."""
 
 MULTIPROCESSOR_THREADS = 2048
-"""Of all blocks on a multiprocessor (CUDA programming guide, technical specifications)."""
+"""Of all blocks on a multiprocessor of compute capability 9.0 or 10.x, which runs the most (CUDA programming guide,
+technical specifications)."""

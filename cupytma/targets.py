@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cupytma.errors import TargetError
+from cupytma.limits import MULTIPROCESSOR_SHARED_BYTES, RESERVED_SHARED_BYTES
 
 
 class Feature(Enum):
@@ -87,7 +88,7 @@ class Target:
         return self.name
 
 
-_LARGE, _SMALL = 227 * 1024, 99 * 1024
+_LARGE, _SMALL = MULTIPROCESSOR_SHARED_BYTES - RESERVED_SHARED_BYTES, 99 * 1024
 
 TARGETS: dict[str, Target] = {
     t.name: t

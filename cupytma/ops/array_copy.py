@@ -71,7 +71,8 @@ def move(
     """Copy an array, its dimensions in another order where axes are given, to another. Errors as for `copy`.
 
     Arrays of CuPy and torch take the short way: their layouts are keys to copies that were prepared before, and those
-    that come again at the same addresses find launches with everything filled in.
+    that come again at the same addresses find launches with everything filled in, without being read where they are
+    known again by less.
 
     Parameters
     ----------
@@ -89,15 +90,15 @@ def move(
         _move_any(source, axes, destination, stream, prepare, index)
         return
     try:
-        mark, guarded = way.mark, None
-        if index is None:
-            guarded = _guarded.get((axes, mark, mark(source), mark(destination)))
-        if (
-            guarded is not None
-            and not (way.may_be_nested and (source.is_nested or destination.is_nested))  # see `guard_of`
-            and guarded[1](source, destination)
-        ):
-            known: Known | None = guarded[0]
+        met = None
+        if index is None and way.same is not None:
+            met = _same.get((axes, id(source), id(destination)))
+        elif index is None and way.guard is not None:
+            met = _guarded.get((axes, source.data_ptr(), destination.data_ptr()))
+            if met is not None and (source.is_nested or destination.is_nested):  # see `guard_of`
+                met = None
+        if met is not None and met[1](source, destination):
+            known: Known | None = met[0]
         else:
             read = way.read
             exact: tuple[Any, ...] = axes, read(source), read(destination)
@@ -106,8 +107,6 @@ def move(
                     raise TypeError
                 exact = *exact, read(index)
             known = _addressed.get(exact)
-            if known is not None and guarded is None and index is None:
-                _guarded.note(axes, mark, (source, destination), known, way.guard)  # others in the place of some
     except (TypeError, RuntimeError):  # host memory or none, an index of another kind, axes that are none: it says so
         _move_any(source, axes, destination, stream, prepare, index)
         return
@@ -140,8 +139,10 @@ def _move_described(
     if _addressed.recurs(exact):
         known = place, prepared.at(*addresses)
         _addressed.keep(exact, known)
-        if index is None:
-            _guarded.note(axes, way.mark, (source, destination), known, way.guard)
+        if index is None and way.same is not None:
+            _same.keep((axes, id(source), id(destination)), (known, way.same(source, destination)))
+        elif index is None and way.guard is not None:
+            _guarded.note(axes, (source, destination), known, way.guard)
 
 
 def _move_any(source: Any, axes: Any, destination: Any, stream: Any, prepare: Prepare | None, index: Any) -> None:
@@ -174,6 +175,9 @@ _prepared: Memory[Prepared] = Memory()
 Known = tuple[int, tuple[Callable[[int], None], ...]]
 _addressed: Recurring[Known] = Recurring()
 _guarded: Guarded[Known] = Guarded()
+# The same, with a test, by the operation and the identities of CuPy's arrays, those alone that were first at addresses:
+# others that take their places may be others at each call.
+_same: Memory[tuple[Known, Callable[[Any, Any], bool]]] = Memory()
 Prepare = Callable[..., Prepared]
 
 

@@ -18,8 +18,8 @@ from cupytma.ops.matmul_operands import check_on_gpu, check_operands, named_view
 from cupytma.ops.matmul_plan import MatmulPlan, matmul_module, plan_matmul
 from cupytma.ops.matmul_types import type_name
 from cupytma.ops.multicast import resident_clusters
-from cupytma.ops.prepared import Address, Guarded, Memory, Recurring, span_bytes
-from cupytma.ops.short_way import ShortWay, launch_the_long_way, short_ways
+from cupytma.ops.prepared import Address, Guard, Guarded, Memory, Recurring, span_bytes
+from cupytma.ops.short_way import launch_the_long_way, short_ways
 from cupytma.runtime.compiler import current_target
 from cupytma.runtime.device import cupy
 from cupytma.runtime.given import shown
@@ -209,18 +209,16 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         _multiply_any(options, arrays, stream)
         return
     try:
-        mark = way.mark
-        guarded = _guarded.get((options, mark, *[None if array is None else mark(array) for array in arrays]))
+        guarded = None
+        if way.guard is not None:
+            guarded = _guarded.get((options, *[None if array is None else array.data_ptr() for array in arrays]))
         given = [] if guarded is None else [array for array in arrays if array is not None]
-        if guarded is not None and not (way.may_be_nested and some_are_nested(given)) and guarded[1](*given):
+        if guarded is not None and not some_are_nested(given) and guarded[1](*given):
             known: Known | None = guarded[0]
         else:
             read = way.read
             exact = options, *[_ABSENT if array is None else read(array) for array in arrays]
-            since = _guarded.forgotten
             known = _addressed.get(exact)
-            if known is not None and guarded is None:
-                _guarded.note(options, mark, arrays, known, way.guard, since)  # others in the place of some
     except (TypeError, RuntimeError):  # host memory or none, or options that are none
         _multiply_any(options, arrays, stream)
         return
@@ -230,14 +228,14 @@ def _multiply(options: tuple[Any, ...], arrays: tuple[Any, ...], stream: Any) ->
         return
     handle = way.handle(place)
     if known is None:
-        _multiply_described(exact, handle, arrays, way)
+        _multiply_described(exact, handle, arrays, way.guard)
         return
     for launch in known[1]:
         launch(handle)
 
 
 def _multiply_described(
-    exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...], way: ShortWay
+    exact: tuple[Any, ...], handle: int, arrays: tuple[Any, ...], guard: Guard | None
 ) -> None:
     """Multiply arrays as they are described, on the current device. The second time at some addresses is remembered."""
     since = _prepared.forgotten, _addressed.forgotten, _guarded.forgotten
@@ -252,7 +250,8 @@ def _multiply_described(
     if _addressed.recurs(exact):
         known = described[0][1], tuple(launch.at(*addresses) for launch in prepared.launches)
         _addressed.keep(exact, known, since[1])
-        _guarded.note(options, way.mark, arrays, known, way.guard, since[2])
+        if guard is not None:
+            _guarded.note(options, arrays, known, guard, since[2])
 
 
 _ABSENT = (0, None)

@@ -20,7 +20,7 @@ from cupytma.tensormap.arrays import ArrayView
 BASES = 1 << 50, 1 << 54
 _KEPT = 1024
 Guard = Callable[[Sequence[Any]], "Callable[..., bool] | None"]
-"""Makes a test for arrays like some; see `ShortWay`."""
+"""Makes a test for tensors like some; see `guard_of`."""
 
 
 @dataclass(frozen=True)
@@ -210,28 +210,19 @@ class Recurring(Memory[Kept]):
 
 
 class Guarded(Memory[tuple[Kept, Callable[..., bool]]]):
-    """What was prepared for arrays with some marks, with a test whether arrays with these are like those.
+    """What was prepared for torch's tensors at some addresses, with a test whether tensors there are like those.
 
-    That is looked up sooner than what arrays say of themselves, in place, since a call would take half of the gain.
-    Keys are the operation, what makes the marks, and that of each array, or None for one that is not given.
+    That is looked up sooner than what tensors say of themselves, in place, since a call would take half of the gain.
+    Keys are the operation and the address of each tensor, or None for one that is not given.
     """
 
     def note(
-        self, operation: Any, mark: Callable[[Any], int], arrays: Sequence[Any], kept: Kept, guard: Guard | None,
-        since: int | None = None,
+        self, operation: Any, tensors: Sequence[Any], kept: Kept, guard: Guard, since: int | None = None
     ) -> None:
-        """Keep something for such arrays, if tests can be made of their kind; ``since`` as for `keep`.
-
-        Where there is none for these, one is kept that nothing passes, so that it is not looked for at each call.
-        """
-        if guard is not None:
-            test = guard([array for array in arrays if array is not None]) or _nothing
-            marks = [None if array is None else mark(array) for array in arrays]
-            self.keep((operation, mark, *marks), (kept, test), since)
-
-
-def _nothing(*arrays: Any) -> bool:
-    return False
+        """Keep something for such tensors, if torch has a test for them; ``since`` as for `keep`."""
+        if (test := guard([tensor for tensor in tensors if tensor is not None])) is not None:
+            places = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+            self.keep((operation, *places), (kept, test), since)
 
 
 class Address(int):

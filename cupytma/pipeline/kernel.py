@@ -364,7 +364,7 @@ def pipeline_kernel(
     if chosen.blocks * (chosen.threads + WARP_THREADS) > MULTIPROCESSOR_THREADS:
         raise PipelineError(
             f"blocks = {chosen.blocks} of {chosen.threads} + {WARP_THREADS} threads are more than the "
-            f"{MULTIPROCESSOR_THREADS} threads that a multiprocessor runs at once; give fewer of either"
+            f"{MULTIPROCESSOR_THREADS} threads that any multiprocessor runs at once; give fewer of either"
         )
     if isinstance(options, str):
         options = (options,)

@@ -32,7 +32,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     cuda = simulated_cuda.SimulatedCuda(monkeypatch)
     device = SimpleNamespace(Device=lambda number: simulated_cuda.Device(cuda, number))
     monkeypatch.setitem(places.readers, Array, places._of_cupy)
-    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY._replace(guard=None))
+    monkeypatch.setitem(short_way.short_ways, Array, short_way.OF_CUPY)
     for module in (matrix_product, multicast, prepared, array_copy, short_way):
         monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=device))
         for name, value in (("current_target", SM_90A), ("multiprocessors", MULTIPROCESSORS)):

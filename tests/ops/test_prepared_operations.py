@@ -86,7 +86,7 @@ def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPa
 def know(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Let copies, which remember nothing yet, take arrays of a type for CuPy's own, but that they may change."""
     monkeypatch.setitem(places.readers, kind, places._of_cupy)
-    monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY._replace(guard=None))
+    monkeypatch.setitem(short_way.short_ways, kind, short_way.OF_CUPY._replace(same=None))
     remembered.forget(monkeypatch, array_copy)
 
 

@@ -50,7 +50,7 @@ def on_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
     way = short_way.ShortWay(
         places.describe_tensor, lambda tensor: (tensor.shape, tensor.stride(), tensor.dtype), lambda device: 7,
-        torch.Tensor.data_ptr, guard_of if request.param else None, may_be_nested=True,
+        guard_of if request.param else None,
     )  # fmt: skip
     monkeypatch.setitem(short_way.short_ways, torch.Tensor, way)
     monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
