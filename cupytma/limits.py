@@ -13,6 +13,12 @@ MAX_RANK = 5
 MAX_BOX = 256
 """Elements of a box along one dimension (driver API, ``cuTensorMapEncodeTiled``)."""
 
+STRIDE_LIMIT = 2**40
+"""Bytes: strides are below (driver API, ``cuTensorMapEncodeTiled``)."""
+
+ADDRESS_LIMIT = 2**57
+"""Bytes: the addresses of tensors are below (recorded)."""
+
 MAX_EXTENT = 2**31
 """Elements along one dimension that coordinates reach, which are signed 32-bit numbers (PTX ISA,
 "cp.async.bulk.tensor")."""

@@ -6,17 +6,13 @@ from types import ModuleType
 
 import pytest
 
-from cupytma.ops import prepared
-
-MEMORIES = {
-    "_prepared": prepared.Memory, "_addressed": prepared.Recurring, "_guarded": prepared.Guarded,
-    "_same": prepared.Memory,
-}  # fmt: skip
+from cupytma.ops.prepared import Memory
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
     """Let some operations' modules remember nothing, until the test is over."""
     for module in modules:
-        for name, memory in MEMORIES.items():
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, memory())
+        own = {name: found for name, found in vars(module).items() if isinstance(found, Memory)}
+        assert own, module.__name__
+        for name, memory in own.items():
+            monkeypatch.setattr(module, name, type(memory)())

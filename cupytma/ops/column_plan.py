@@ -9,17 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from cupytma.limits import MAX_EXTENT, MAX_GRID, UNIT
+from cupytma.limits import ADDRESS_LIMIT, MAX_EXTENT, STRIDE_LIMIT, UNIT
 from cupytma.ops.convolution import Convolution
-from cupytma.ops.copy_plan import even
+from cupytma.ops.copy_plan import MAX_TILES, WORD, even
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.fields import CORNER_BITS
 from cupytma.tensormap.parameters import Im2col, Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Bits move as UINT64, whatever the elements: every tensor map counts in 16-byte steps anyway.
-WORD = 8
 # A tile, and how many of them a launch should have before they are made smaller to get as many.
 TILE_BYTES = 16 * 1024
 LEAST_TILE_BYTES = 2 * 1024
@@ -30,7 +28,6 @@ _MAX_TAPS = 256
 _PIXEL_STEP = 8  # pixels of 16 bytes and more that keep each tap of a tile at a multiple of 128 bytes
 _LINE = 128
 MAX_ELEMENT_STRIDE = 8
-MAX_TILES = MAX_GRID[0]
 MAX_COORDINATE = 2**30
 
 
@@ -206,9 +203,9 @@ def _layout_obstacle(source: ArrayView, destination: ArrayView, found: Convoluti
         (source.address % UNIT == 0, f"the input's address is {source.address % UNIT} mod {UNIT} bytes"),
         (destination.address % UNIT == 0, f"the columns' address is {destination.address % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
-        (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
+        (all(0 <= s < STRIDE_LIMIT for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (max(*source.shape, found.pixels, row // WORD) < MAX_EXTENT, "an extent is 2^31 or above"),
-        (max(source.address, destination.address) < 2**57, "an address is 2^57 or above"),
+        (max(source.address, destination.address) < ADDRESS_LIMIT, "an address is 2^57 or above"),
     )
     return next((text for holds, text in checks if not holds), "")
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from cupytma.limits import MAX_BOX, MAX_EXTENT, MAX_GRID, MAX_RANK, UNIT, WARP_THREADS
+from cupytma.limits import ADDRESS_LIMIT, MAX_BOX, MAX_EXTENT, MAX_GRID, MAX_RANK, STRIDE_LIMIT, UNIT, WARP_THREADS
 from cupytma.ops.layout import Dimension, Region, check_overlap, common_region
 from cupytma.ops.transposition import TransposePlan, TurnPlan, plan_transposition
 from cupytma.tensormap.arrays import ArrayView
@@ -232,13 +232,13 @@ def obstacle_of(region: Region, word: int = WORD) -> str:
         (region.source % UNIT == 0, f"the source address is {region.source % UNIT} mod {UNIT} bytes"),
         (region.destination % UNIT == 0, f"the destination address is {region.destination % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
-        (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
+        (all(0 <= s < STRIDE_LIMIT for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (
             all(dim.extent <= MAX_EXTENT for dim in region.outer)
             and (region.run // word <= MAX_EXTENT or _is_long_run(region, MAX_BOX * word)),
             "an extent exceeds 2^31, and the coordinates of a tensor copy are signed 32-bit numbers",
         ),
-        (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
+        (max(region.source, region.destination) < ADDRESS_LIMIT, "an address is 2^57 or above"),
     )
     return next((text for holds, text in checks if not holds), "")
 

@@ -11,18 +11,17 @@ from itertools import product
 from math import prod
 
 from cupytma.errors import ArrayError
-from cupytma.limits import MAX_BOX, MAX_EXTENT, UNIT
+from cupytma.limits import ADDRESS_LIMIT, MAX_BOX, MAX_EXTENT, STRIDE_LIMIT, UNIT
 from cupytma.ops.column_plan import (
     MAX_CHANNEL_BYTES,
     MAX_COORDINATE,
     MAX_ELEMENT_STRIDE,
-    MAX_TILES,
     TILE_BYTES,
     is_dense,
     source_strides,
 )
 from cupytma.ops.convolution import Convolution
-from cupytma.ops.copy_plan import even
+from cupytma.ops.copy_plan import MAX_TILES, even
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
@@ -182,13 +181,13 @@ def _obstacle(source: ArrayView, destination: ArrayView, found: Convolution, nam
         (destination.address % UNIT == 0, f"the output's address is {destination.address % UNIT} mod {UNIT} bytes"),
         (source.address % UNIT == 0, f"the columns' address is {source.address % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
-        (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
+        (all(0 <= s < STRIDE_LIMIT for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (
             max(*found.shape, *found.outputs, 2 * found.columns[1]) < MAX_EXTENT,
             "an extent is 2^31 or above",
         ),
         (max(max(pair) for pair in found.padding) < MAX_COORDINATE, "too much padding for coordinates of 32 bits"),
-        (max(source.address, destination.address) < 2**57, "an address is 2^57 or above"),
+        (max(source.address, destination.address) < ADDRESS_LIMIT, "an address is 2^57 or above"),
         (
             all(s <= MAX_ELEMENT_STRIDE for s, n in zip(found.stride, found.outputs, strict=True) if n > 1),
             f"a stride of {found.stride} exceeds the largest element stride, {MAX_ELEMENT_STRIDE}",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import ArrayError
-from cupytma.limits import SWIZZLE_PERIOD, UNIT, WARP_THREADS
+from cupytma.limits import ADDRESS_LIMIT, MAX_EXTENT, STRIDE_LIMIT, SWIZZLE_PERIOD, UNIT, WARP_THREADS
 from cupytma.ops.copy_launches import TURN_BLOCKS_PER_MULTIPROCESSOR, TURN_THREADS, compiled
 from cupytma.ops.group_calls import PairOperation, turned
 from cupytma.ops.groups import (
@@ -33,7 +33,6 @@ from cupytma.runtime.streams import as_cupy, wait_for
 from cupytma.tensormap.arrays import ArrayView
 from cupytma.tensormap.tensor_map import TensorMap
 
-_MOST = 2**31  # elements along a dimension, and 2^57 an address: coordinates and maps hold no more
 MATRIX = np.dtype(
     [
         ("source", "u8"), ("destination", "u8"), ("rows", "u8"), ("columns", "u8"), ("source_row", "i8"),
@@ -144,9 +143,9 @@ def _is_mapped(source: ArrayView, destination: ArrayView) -> bool:
     pitches = [view.strides[0] if view.shape[0] > 1 else UNIT for view in (source, destination)]
     return (
         all(view.strides[1] == view.itemsize or view.shape[1] <= 1 for view in (source, destination))
-        and all(view.address % UNIT == 0 and view.address < 2**57 for view in (source, destination))
-        and all(pitch % UNIT == 0 and 0 <= pitch < 2**40 for pitch in pitches)
-        and max(*source.shape, *destination.shape) * max(1, source.itemsize // 8) <= _MOST
+        and all(view.address % UNIT == 0 and view.address < ADDRESS_LIMIT for view in (source, destination))
+        and all(pitch % UNIT == 0 and 0 <= pitch < STRIDE_LIMIT for pitch in pitches)
+        and max(*source.shape, *destination.shape) * max(1, source.itemsize // 8) <= MAX_EXTENT
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupytma.errors import ArrayError
-from cupytma.limits import MAX_EXTENT, UNIT
+from cupytma.limits import MAX_EXTENT, STRIDE_LIMIT, UNIT
 from cupytma.ops.array_copy import place_in_words
 from cupytma.ops.layout import check_address, share_memory
 from cupytma.ops.matmul_types import OPERAND_TYPES, RESULT_TYPES, OperandType, carried_type, type_name
@@ -14,7 +14,6 @@ from cupytma.tensormap.arrays import ArrayView, view_of
 
 # Of an extent: coordinates are 32-bit integers, also in the last cluster's tiles, of 4096 rows or columns at most.
 _LARGEST = MAX_EXTENT - 4096
-_LARGEST_STRIDE = 2**40
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def _matrix(name: str, view: ArrayView, axes: tuple[int, int], kind: OperandType
     stride, lines = (along, depth) if is_mn_major else (across, rows)
     if lines == 1:
         stride = UNIT
-    if stride % UNIT or not 0 <= stride < _LARGEST_STRIDE:
+    if stride % UNIT or not 0 <= stride < STRIDE_LIMIT:
         raise ArrayError(
             f"{name} has lines {stride} B apart; tensor loads need a multiple of {UNIT} from 0 to 2^40 - 1: pad "
             "its lines, or make a contiguous copy"

@@ -14,7 +14,7 @@ import numpy as np
 
 from cupytma import ptx, targets
 from cupytma.errors import TargetError
-from cupytma.limits import UNIT
+from cupytma.limits import STRIDE_LIMIT, UNIT
 from cupytma.ops.launch_size import LaunchSize
 from cupytma.ops.matmul_configuration import (
     INSTRUCTION_ROWS,
@@ -172,7 +172,7 @@ class MatmulPlan:
             (column_stride == out.itemsize or self.operands.n == 1)
             and self.operands.n * out.itemsize % UNIT == 0
             and out.address % UNIT == 0
-            and (self.operands.m == 1 or (row_stride % UNIT == 0 and 0 < row_stride < 2**40))
+            and (self.operands.m == 1 or (row_stride % UNIT == 0 and 0 < row_stride < STRIDE_LIMIT))
         )
 
     def maps(self) -> tuple[TensorMap, TensorMap, TensorMap]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cupytma.errors import ArrayError
-from cupytma.limits import UNIT
+from cupytma.limits import MAX_EXTENT, STRIDE_LIMIT, UNIT
 from cupytma.ops.array_copy import empty
 from cupytma.ops.copy_plan import obstacle_of
 from cupytma.ops.grouped_copies import MAX_OUTER, NO_LIMIT, PAIR, module, moving_plan, seed
@@ -263,4 +263,5 @@ def _pair(ragged: ArrayView, padded: ArrayView, gathers: bool) -> Any:
 
 def _is_mapped(region: Region, pitches: tuple[int, ...], rows: int) -> bool:
     """Whether the tensor unit may move a sequence, wherever it begins."""
-    return not obstacle_of(region) and rows < 2**31 and all(p % UNIT == 0 and 0 <= p < 2**40 for p in pitches)
+    are_strides = all(pitch % UNIT == 0 and 0 <= pitch < STRIDE_LIMIT for pitch in pitches)
+    return are_strides and rows < MAX_EXTENT and not obstacle_of(region)

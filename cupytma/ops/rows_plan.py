@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from cupytma.errors import ArrayError
-from cupytma.limits import MAX_BOX, MAX_EXTENT, TILE_ALIGNMENT, UNIT
+from cupytma.limits import MAX_BOX, MAX_EXTENT, STRIDE_LIMIT, TILE_ALIGNMENT, UNIT
 from cupytma.ops.layout import check_overlap, share_memory
 from cupytma.ops.reduction_plan import element_type
 from cupytma.runtime.given import shown
@@ -274,7 +274,7 @@ def _obstacle(plan: RowsPlan, word: int) -> str:
             return "the table has more than 2^31 rows, and coordinates of a tensor reduction are signed 32-bit numbers"
         if plan.row_bytes // plan.word_bytes > MAX_EXTENT:
             return "rows have more than 2^31 elements, and coordinates of a tensor reduction are signed 32-bit numbers"
-        if plan.table_rows > 1 and not 0 <= plan.destination_stride < 2**40:
+        if plan.table_rows > 1 and not 0 <= plan.destination_stride < STRIDE_LIMIT:
             return f"the stride of {plan.destination_stride} B is outside 0 … 2^40 - 1"
     elif plan.row_bytes < LEAST_BULK_BYTES:
         return f"rows of {plan.row_bytes} B are too short; bulk copies are used from {LEAST_BULK_BYTES} B"
@@ -289,7 +289,7 @@ def _takes_quads(plan: RowsPlan) -> bool:
         and plan.row_bytes <= MAX_BOX * 8
         and QUAD * plan.row_bytes % TILE_ALIGNMENT == 0
         and QUAD <= plan.table_rows <= MAX_EXTENT
-        and 0 <= stride < 2**40
+        and 0 <= stride < STRIDE_LIMIT
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from cupytma.limits import MAX_EXTENT, MAX_GRID, UNIT
+from cupytma.limits import ADDRESS_LIMIT, MAX_EXTENT, MAX_GRID, STRIDE_LIMIT, UNIT
 from cupytma.ops.layout import Dimension, Region
 from cupytma.tensormap.enums import DataType
 from cupytma.tensormap.parameters import Tiled
@@ -231,9 +231,9 @@ def _obstacle(region: Region) -> str:
         (region.source % UNIT == 0, f"the source address is {region.source % UNIT} mod {UNIT} bytes"),
         (region.destination % UNIT == 0, f"the destination address is {region.destination % UNIT} mod {UNIT} bytes"),
         (all(s % UNIT == 0 for s in strides), f"a stride of {strides} B is no multiple of {UNIT}"),
-        (all(0 <= s < 2**40 for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
+        (all(0 <= s < STRIDE_LIMIT for s in strides), f"a stride of {strides} B is outside 0 … 2^40 - 1"),
         (max(extents) <= MAX_EXTENT, "an extent exceeds 2^31, and coordinates are signed 32-bit numbers"),
-        (max(region.source, region.destination) < 2**57, "an address is 2^57 or above"),
+        (max(region.source, region.destination) < ADDRESS_LIMIT, "an address is 2^57 or above"),
     )
     return next((text for holds, text in checks if not holds), "")
 

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
-from cupytma.limits import SWIZZLE_PERIOD
 from cupytma.tensormap.enums import Swizzle
 
 CHUNK = 16
@@ -26,8 +25,6 @@ CHUNK = 16
 
 LINE = 128
 """Bytes within which chunks change places."""
-
-PERIOD = SWIZZLE_PERIOD
 
 Int64 = npt.NDArray[np.int64]
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import SimulationError
+from cupytma.limits import SWIZZLE_PERIOD
 from cupytma.sim.faults import NotSimulatedError
 from cupytma.sim.geometry import Geometry, Walk
-from cupytma.sim.swizzle import CHUNK, PERIOD, pattern_of, swizzle_address
+from cupytma.sim.swizzle import CHUNK, pattern_of, swizzle_address
 from cupytma.tensormap.enums import Swizzle
 from cupytma.tensormap.fields import CORNER_BITS
 
@@ -234,7 +235,7 @@ def shared_chunks(rows: int, width: int, pitch: int, swizzle: Swizzle, phase: in
 
 def chunks_of(plan: Geometry, shared_offset: int) -> Int64:
     """`shared_chunks` of a tile of `plan` whose base lies at `shared_offset`."""
-    phase = 0 if plan.swizzle == Swizzle.NONE else shared_offset % PERIOD
+    phase = 0 if plan.swizzle == Swizzle.NONE else shared_offset % SWIZZLE_PERIOD
     return shared_chunks(plan.rows, plan.width, plan.pitch, plan.swizzle, phase)
 
 
@@ -242,7 +243,7 @@ def shared_extent(plan: Geometry, shared_offset: int) -> int:
     """Bytes from the tile's base to the end of the last chunk it occupies."""
     if plan.swizzle == Swizzle.NONE:
         return plan.rows * plan.width
-    phase = shared_offset % PERIOD
+    phase = shared_offset % SWIZZLE_PERIOD
     return _extent(plan.rows, plan.width, plan.pitch, plan.swizzle, phase)
 
 

@@ -12,12 +12,12 @@ from itertools import pairwise
 from math import prod
 
 from cupytma.errors import DescriptorError
-from cupytma.limits import MAX_RANK, UNIT
+from cupytma.limits import MAX_RANK, STRIDE_LIMIT, UNIT
 from cupytma.tensormap.rule import Violation
 from cupytma.tensormap.views import ArrayView
 
 # A size-1 dimension needs some legal stride; one so large that a tensor map cannot hold it is of no use to it.
-_MAX_STRIDE = 1 << 39
+_MAX_STRIDE = STRIDE_LIMIT // 2
 Axes = tuple[tuple[int, ...], ...]
 
 

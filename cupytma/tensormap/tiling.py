@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, lcm, prod
 
-from cupytma.limits import MAX_BOX, MAX_RANK
+from cupytma.limits import MAX_BOX, MAX_RANK, STRIDE_LIMIT
 from cupytma.tensormap.enums import Interleave, Swizzle
 from cupytma.tensormap.fields import DATA_TYPES, PACKED_ROW
 from cupytma.tensormap.parameters import Tiled
 
 _UNIT_BITS = 128
 _LINE = 128
-_MAX_STRIDE = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def _split(tiling: Tiling, dimension: int) -> Tiling | None:
     if size is None or p.element_strides[dimension] != 1:
         return None
     step = p.global_strides[dimension - 1] if dimension else p.element_bits // 8
-    if step * size >= _MAX_STRIDE or (dimension == 0 and p.element_bits % 8):
+    if step * size >= STRIDE_LIMIT or (dimension == 0 and p.element_bits % 8):
         return None
     # Dimension 0 splits into rows of spans, one span after another; others stay together, so that rows follow rows.
     place = p.rank if dimension == 0 else dimension + 1

@@ -8,7 +8,7 @@ import remembered
 from emulated_cuda import Array, EmulatedCuda, needs_compiler
 
 import cupytma as tma
-from cupytma.ops import array_copy, copy_launches, copy_plan, prepared, reduction
+from cupytma.ops import array_copy, copy_launches, copy_plan, reduction
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-python and NVRTC")
 GUARD = 256
@@ -16,8 +16,7 @@ GUARD = 256
 
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered.forget(monkeypatch, array_copy)
-    monkeypatch.setattr(reduction, "_prepared", prepared.Memory())
+    remembered.forget(monkeypatch, array_copy, reduction)
     for module in ("_copy_module", "_ordinary_module", "transpose_module", "turn_module"):
         getattr(copy_launches, module).cache_clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import remembered
 from test_prepared_operations import HALF, OTHER, THIRD, Array, know, loading, pointers, simulated_cuda
 
 import cupytma as tma
@@ -38,8 +39,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
         for name, value in answers.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    monkeypatch.setattr(paired, "_prepared", prepared.Memory())
-    monkeypatch.setattr(broadcast, "_prepared", prepared.Memory())
+    remembered.forget(monkeypatch, paired, broadcast)
     monkeypatch.setattr(multicast, "multicast_module", loading(cuda, multicast_module))
     monkeypatch.setattr(broadcast, "broadcast_module", loading(cuda, broadcast_module))
     monkeypatch.setattr(Kernel, "persistent_grid", lambda *_, cluster=None: FITTING_BLOCKS * MULTIPROCESSORS)

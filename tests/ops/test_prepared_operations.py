@@ -69,8 +69,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
 def prepared_on(cuda: simulated_cuda.SimulatedCuda, monkeypatch: pytest.MonkeyPatch) -> simulated_cuda.SimulatedCuda:
     """Operations that find a GPU, and kernels that are launched nowhere."""
     know(monkeypatch, Array)
-    for module in (paired, reduction, rows):
-        monkeypatch.setattr(module, "_prepared", prepared.Memory())
+    remembered.forget(monkeypatch, paired, reduction, rows)
     for module in MODULES:
         answers = {"cupy": cuda.cupy, "current_target": SM_90A, "multiprocessors": 132}
         for name, value in answers.items():

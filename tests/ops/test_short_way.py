@@ -11,7 +11,7 @@ import pytest
 import remembered
 
 from cupytma.errors import ArrayError
-from cupytma.ops import array_copy, groups, matrix_product, prepared, short_way
+from cupytma.ops import array_copy, groups, matrix_product, short_way
 from cupytma.runtime import places
 from cupytma.runtime.tensor_guards import guard_of
 from cupytma.tensormap.arrays import ArrayView, view_of
@@ -53,7 +53,6 @@ def on_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         guard_of if request.param else None,
     )  # fmt: skip
     monkeypatch.setitem(short_way.short_ways, torch.Tensor, way)
-    monkeypatch.setattr(matrix_product, "_allocations", prepared.Memory())
     for module in (array_copy, matrix_product):
         monkeypatch.setattr(module, "current_device", lambda: 0)
         remembered.forget(monkeypatch, module)

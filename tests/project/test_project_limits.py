@@ -28,8 +28,8 @@ def test_no_other_module_gives_a_limit_a_value_of_its_own() -> None:
 
 
 def tiled(**changed: Any) -> tma.Tiled:
-    given = {"global_dim": (4096, 4096), "box_dim": (16, 16), "global_strides": (4096,), **changed}
-    return tma.Tiled(data_type="UINT8", global_address=1 << 20, **given)
+    given = {"global_dim": (4096, 4096), "box_dim": (16, 16), "global_strides": (4096,)}
+    return tma.Tiled(data_type="UINT8", **{"global_address": 1 << 20, **given, **changed})
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,8 @@ def tiled(**changed: Any) -> tma.Tiled:
         ({"box_dim": (limits.MAX_BOX, 16)}, {"box_dim": (limits.MAX_BOX + limits.UNIT, 16)}),
         ({"box_dim": (16, limits.MAX_BOX)}, {"box_dim": (16, limits.MAX_BOX + 1)}),
         ({"global_strides": (4096 + limits.UNIT,)}, {"global_strides": (4096 + limits.UNIT // 2,)}),
+        ({"global_strides": (limits.STRIDE_LIMIT - limits.UNIT,)}, {"global_strides": (limits.STRIDE_LIMIT,)}),
+        ({"global_address": limits.ADDRESS_LIMIT - (1 << 24)}, {"global_address": limits.ADDRESS_LIMIT}),
         ({"box_dim": (limits.UNIT, 16)}, {"box_dim": (limits.UNIT // 2, 16)}),
         (
             {"global_dim": (16,) * limits.MAX_RANK, "box_dim": (16,) * 2 + (1,) * (limits.MAX_RANK - 2),
@@ -52,7 +54,7 @@ def tiled(**changed: Any) -> tma.Tiled:
              "box_dim": (256, 229, limits.MULTIPROCESSOR_SHARED_BYTES // 256 // 228)},
         ),
     ],
-    ids=["inner box", "outer box", "stride", "inner bytes", "rank", "box bytes"],
+    ids=["inner box", "outer box", "stride unit", "stride", "address", "inner bytes", "rank", "box bytes"],
 )  # fmt: skip
 def test_the_rules_of_descriptors_have_the_same_limits(most: dict[str, Any], beyond: dict[str, Any]) -> None:
     assert not tiled(**most).violations()

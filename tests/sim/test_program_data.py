@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import cupytma as tma
 from cupytma import sim
+from cupytma.limits import SWIZZLE_PERIOD
 from cupytma.sim import Program
 from cupytma.sim.program import ProgramArray
 from cupytma.sim.program.extents import Extent, extent_of, tile_of
-from cupytma.sim.swizzle import PERIOD
 from cupytma.tensormap import Tiled
 
 BASE = 0x7F0000000000
@@ -122,7 +122,7 @@ def test_a_copy_is_known_to_touch_the_bytes_that_it_does_touch(case: Any) -> Non
     """Told by running the unit on other contents: what differs was read, what changed was written."""
     parameters, start, offset = case
     tensor_map = parameters.encode()
-    tile = tile_of(tensor_map, start, offset % PERIOD, ())
+    tile = tile_of(tensor_map, start, offset % SWIZZLE_PERIOD, ())
     written = []
     for content in (0x00, 0xFF):
         shared = np.full(offset + 4096, content, np.uint8)
@@ -130,7 +130,7 @@ def test_a_copy_is_known_to_touch_the_bytes_that_it_does_touch(case: Any) -> Non
         written.append(shared)
     assert bytes_of(tile.shared.shifted(offset)) == set(np.flatnonzero(written[0] == written[1]).tolist())
     start = tuple(max(0, c) for c in start)
-    tile = tile_of(tensor_map, start, offset % PERIOD, ())
+    tile = tile_of(tensor_map, start, offset % SWIZZLE_PERIOD, ())
     left = []
     for content in (0x00, 0xFF):
         memory = np.full(BYTES, content, np.uint8)

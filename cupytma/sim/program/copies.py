@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cupytma.errors import DescriptorError
+from cupytma.limits import SWIZZLE_PERIOD
 from cupytma.sim import unit
 from cupytma.sim.program import mbarriers
 from cupytma.sim.program.accesses import ASYNC, READ, REDUCE, TENSORMAP, WRITE, Access, record
@@ -28,7 +29,7 @@ from cupytma.sim.program.extents import Extent, Tile, tile_of
 from cupytma.sim.program.memory import Allocation, Mbarrier, ProgramArray
 from cupytma.sim.program.operation import Behaviour, Operation
 from cupytma.sim.program.state import Block, Store
-from cupytma.sim.swizzle import CHUNK, PERIOD
+from cupytma.sim.swizzle import CHUNK
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.tensor_map import TensorMap
 from cupytma.words import counted
@@ -214,11 +215,11 @@ def _tensor_load(
     for transfer in transfers:
         _reads_map(machine, copy, source, transfer.event, transfer)
     tensor_map = _tensor_map(machine, operation, source)
-    tile = tile_of(tensor_map, coords, destination.address % PERIOD, offsets)
+    tile = tile_of(tensor_map, coords, destination.address % SWIZZLE_PERIOD, offsets)
     origin = _global_side(machine, tensor_map, tile.read)
 
     def fetch() -> Bytes:
-        found = _loaded(machine, operation, source, coords, destination.address % PERIOD, offsets)
+        found = _loaded(machine, operation, source, coords, destination.address % SWIZZLE_PERIOD, offsets)
         # A map that changes under way is reported as a race; the tile keeps its size here.
         return found if found.size == tile.bytes else np.resize(found, tile.bytes)
 
@@ -346,7 +347,7 @@ def _tensor_store(
     copy = _start_store(machine, operation)
     _reads_map(machine, copy, destination, copy.read)
     tensor_map = _tensor_map(machine, operation, destination)
-    phase = source.address % PERIOD
+    phase = source.address % SWIZZLE_PERIOD
     tile = tile_of(tensor_map, coords, phase, ())
     block = operation.thread.block
     side = _shared_side(machine, operation, source, tile, block)

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from cupytma.limits import MAX_BLOCK_THREADS, MAX_CLUSTER, MAX_GRID, TILE_ALIGNMENT
+from cupytma.limits import ADDRESS_LIMIT, MAX_BLOCK_THREADS, MAX_CLUSTER, MAX_GRID, TILE_ALIGNMENT
 from cupytma.sim.program.errors import ProgramError, check_range
 from cupytma.sim.program.machine import Machine
 from cupytma.sim.program.memory import MBARRIER_BYTES, Allocation, Mbarrier, ProgramArray, whole_array
@@ -150,7 +150,10 @@ class Program:
         if found.dtype.hasobject or found.dtype.kind in _NO_NUMBERS:
             raise ProgramError(f"{name} has dtype {found.dtype}; it must be an array of numbers")
         end = max((a.address + a.size for a in self.global_allocations), default=_FIRST_ADDRESS)
-        start = _aligned(end, _GLOBAL_ALIGNMENT) if address is None else check_range("address", address, 0, 2**57 - 1)
+        if address is None:
+            start = _aligned(end, _GLOBAL_ALIGNMENT)
+        else:
+            start = check_range("address", address, 0, ADDRESS_LIMIT - 1)
         allocation = Allocation(name, "global", start, found.nbytes)
         for other in self.global_allocations:
             if start < other.address + other.size and other.address < start + allocation.size:
