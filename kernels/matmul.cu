@@ -12,7 +12,7 @@ struct Barriers {
     unsigned long long* full;     // of each stage: loaded
     unsigned long long* empty;    // of each stage: read by every consumer of every block that its loads go to
     unsigned long long* turn;     // of each consumer, with PING_PONG: the other has multiplied
-    unsigned long long* partial;  // with SPLIT: every block's part of this one's columns has come
+    unsigned long long* partial;  // with SPLIT: the other blocks' parts of this one's columns have come
 
     __device__ explicit Barriers(unsigned char* shared)
         : full(reinterpret_cast<unsigned long long*>(shared + barriers_offset)), empty(full + stages),
@@ -301,36 +301,56 @@ __device__ __forceinline__ void add_up(
 }
 
 #if SPLIT > 1
-// Replaces this block's part of the sum by the whole one, in those columns that are this block's: groups of eight in
-// turn. Each thread sends what it has of the others' columns to the one that has the same place there.
+// Octets of columns that a block finishes.
+__device__ __forceinline__ unsigned octets_of(unsigned rank)
+{
+    const unsigned begin = rank * own_octets, left = begin < octets ? octets - begin : 0;
+    return left < own_octets ? left : own_octets;
+}
+
+// Replaces this block's part of the sum by the whole one, in those columns that are this block's. Each warp lays out
+// what it has of the others' columns where the stages were, and the copy engine brings it to the warps that have the
+// same places there.
 __device__ __forceinline__ void add_parts(
     float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
 {
-    constexpr unsigned threads = consumers * warpgroup_threads;
-    const unsigned rank = cluster_rank();
-    unsigned char* partial = shared + partial_offset;
-    // Of a part: number of the block that sent it, octet among those of the receiver, rows, thread.
-    const auto place = [&](unsigned from, unsigned octet, unsigned block) {
-        return (((from * own_octets + octet / split) * ROW_BLOCKS + block) * threads + threadIdx.x) * 16;
+    const unsigned rank = cluster_rank(), warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+    // Of what warps send one another: number of the other block, warp; then octet among the receiver's, rows, lane.
+    const auto parcel = [&](unsigned number) { return (number * consumer_warps + warp) * parcel_bytes; };
+    const auto place = [&](unsigned octet, unsigned block) {
+        return ((octet % own_octets * ROW_BLOCKS + block) * warp_threads + lane) * 16;
     };
-    cupytma::barrier_cluster_wait();  // the others have initialised their mbarriers
+    meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
 #pragma unroll
     for (unsigned octet = 0; octet < octets; ++octet) {
+        const unsigned to = octet / own_octets;
+        if (to == rank) {
+            continue;
+        }
 #pragma unroll
         for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
-            const float(&all)[tile_columns / 2] = sum[block];
-            const float four[4] = {all[octet * 4], all[octet * 4 + 1], all[octet * 4 + 2], all[octet * 4 + 3]};
-            send_to(
-                cupytma::mapa_shared_cluster_u32(partial + place(rank, octet, block), octet % split), four,
-                cupytma::mapa_shared_cluster_u32(barriers.partial, octet % split));
+            const float* four = &sum[block][octet * 4];
+            *reinterpret_cast<float4*>(shared + parcel(to - (to > rank)) + place(octet, block)) =
+                make_float4(four[0], four[1], four[2], four[3]);
         }
     }
-    if (rank < octets) {
-        wait_for_cluster(barriers.partial, 0);
+    cupytma::fence_proxy_async_shared_cta();
+    __syncwarp();
+    cupytma::barrier_cluster_wait();  // the others have initialised their mbarriers
+    if (const unsigned bytes = octets_of(lane) * octet_bytes; lane < split && lane != rank && bytes > 0) {
+        const auto there = [&](void* here) { return reinterpret_cast<void*>(cupytma::mapa_generic_u64(here, lane)); };
+        cupytma::bulk_copy_to_shared_cluster_from_shared_cta(
+            there(shared + partial_offset + parcel(rank - (rank > lane))), shared + parcel(lane - (lane > rank)), bytes,
+            static_cast<unsigned long long*>(there(barriers.partial)));
     }
+    if (octets_of(rank) > 0) {
+        cupytma::mbarrier_wait_parity(barriers.partial, 0);
+    }
+    cupytma::barrier_cluster_arrive_relaxed();  // this block has what the others had for it
+    const unsigned char* partial = shared + partial_offset;
 #pragma unroll
     for (unsigned octet = 0; octet < octets; ++octet) {
-        if (octet % split != rank) {
+        if (octet / own_octets != rank) {
             continue;
         }
 #pragma unroll
@@ -338,11 +358,19 @@ __device__ __forceinline__ void add_parts(
             float whole[4] = {};
 #pragma unroll
             for (unsigned from = 0; from < split; ++from) {
-                const float* there = reinterpret_cast<const float*>(partial + place(from, octet, block));
+                if (from == rank) {
 #pragma unroll
-                for (unsigned i = 0; i < 4; ++i) {
-                    whole[i] += there[i];
+                    for (unsigned i = 0; i < 4; ++i) {
+                        whole[i] += sum[block][octet * 4 + i];
+                    }
+                    continue;
                 }
+                const float4 there = *reinterpret_cast<const float4*>(
+                    partial + parcel(from - (from > rank)) + place(octet, block));
+                whole[0] += there.x;
+                whole[1] += there.y;
+                whole[2] += there.z;
+                whole[3] += there.w;
             }
 #pragma unroll
             for (unsigned i = 0; i < 4; ++i) {
@@ -350,13 +378,6 @@ __device__ __forceinline__ void add_parts(
             }
         }
     }
-}
-
-// Bytes that other blocks and this one send to this one.
-__device__ __forceinline__ unsigned bytes_of_parts()
-{
-    const unsigned rank = cluster_rank();
-    return rank < octets ? (octets - rank + split - 1) / split * (split * tile_rows * 8 * 4) : 0;
 }
 #endif
 
@@ -414,7 +435,8 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::mbarrier_init(barriers.partial, 1);
         cupytma::fence_mbarrier_init();
 #if SPLIT > 1
-        cupytma::mbarrier_arrive_expect_tx_sink(barriers.partial, bytes_of_parts());
+        cupytma::mbarrier_arrive_expect_tx_sink(
+            barriers.partial, octets_of(cluster_rank()) * (split - 1) * consumer_warps * octet_bytes);
 #endif
     }
     // No block is written to or told of anything before its mbarriers are there; parts of sums are sent late.
@@ -442,6 +464,7 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         __syncwarp();
 #if SPLIT > 1
         cupytma::barrier_cluster_wait();
+        cupytma::barrier_cluster_arrive_relaxed();
 #endif
     } else {
         if constexpr (gives_registers) {
@@ -450,7 +473,10 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
         multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
     }
-    if constexpr (cluster_blocks > 1 && split == 1) {
-        meet_cluster();  // no block ends while others may load for it or tell it
+    // No block ends while others may load for it, tell it or read what it has sent.
+    if constexpr (split > 1) {
+        cupytma::barrier_cluster_wait();
+    } else if constexpr (cluster_blocks > 1) {
+        meet_cluster();
     }
 }

@@ -10,6 +10,7 @@
 #include <matmul_tiles.cuh>
 
 constexpr unsigned group_barrier = 1;  // the first consumer's; the next is the other's
+constexpr unsigned sharing_barrier = group_barrier + consumers;  // of all consumers
 
 // How many factors there are for the rows of D, and for its columns; of what type the bias is.
 enum { no_factor = 0, one_factor = 1, a_factor_each = 2 };
@@ -70,7 +71,7 @@ private:
         }
 #pragma unroll
         for (unsigned step = 0; step < steps; ++step) {
-            if (split > 1 && step % split != cluster_rank()) {
+            if (split > 1 && step * step_columns / (own_octets * 8) != cluster_rank()) {
                 continue;
             }
             const unsigned offset = step + 1 < steps ? step * step_columns : tile_columns - step_columns;

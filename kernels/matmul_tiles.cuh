@@ -49,18 +49,26 @@ constexpr unsigned step_columns = STEP_COLUMNS;
 constexpr unsigned steps = (tile_columns + step_columns - 1) / step_columns;
 constexpr unsigned buffer_bytes = instruction_rows * step_columns * OUT_BYTES;
 constexpr unsigned buffers = 2;
-static_assert(split == 1 || step_columns == 8, "blocks that share a sum finish eight columns each");
 static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines of the result are whole");
 static_assert(tile_columns % step_columns == 0 || !SWAPPED, "lines of the transposed result are not written twice");
 static_assert(tile_columns >= step_columns && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
 
-// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes.
-constexpr unsigned buffers_offset = stages * stage_bytes;
-constexpr unsigned partial_offset = buffers_offset + consumers * buffers * buffer_bytes;
-// With SPLIT: of each block's sum the octets of columns that this block finishes.
+// With SPLIT each block finishes so many octets of columns that follow one another, the last ones fewer or none. It gets
+// these of each other block's sum, a parcel from each warp.
 constexpr unsigned octets = tile_columns / 8, own_octets = (octets + split - 1) / split;
-constexpr unsigned partial_bytes = split > 1 ? split * own_octets * tile_rows * 8 * 4 : 0;
-constexpr unsigned barriers_offset = partial_offset + partial_bytes;
+static_assert(split == 1 || (own_octets * 8 % step_columns == 0 && tile_columns % step_columns == 0), "whole steps");
+constexpr unsigned consumer_warps = consumers * warpgroup_warps;
+constexpr unsigned octet_bytes = ROW_BLOCKS * warp_threads * 16;  // that a warp has of an octet
+constexpr unsigned parcel_bytes = own_octets * octet_bytes;
+constexpr unsigned partial_bytes = (split - 1) * consumer_warps * parcel_bytes;
+
+// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile,
+// and what it sends and lays out of the sum lies where the stages were.
+constexpr unsigned stages_bytes = stages * stage_bytes, buffers_bytes = consumers * buffers * buffer_bytes;
+constexpr unsigned buffers_offset = split > 1 ? partial_bytes : stages_bytes;
+static_assert(split == 1 || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");
+constexpr unsigned partial_offset = stages_bytes;
+constexpr unsigned barriers_offset = split > 1 ? partial_offset + partial_bytes : buffers_offset + buffers_bytes;
 constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8;
 static_assert(shared_bytes + pattern_bytes <= SHARED_BYTES, "the host has asked for as much");
 

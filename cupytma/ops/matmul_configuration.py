@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from cupytma.errors import ArrayError
 from cupytma.limits import MAX_BOX, RESERVED_SHARED_BYTES, SWIZZLE_PERIOD, WARP_THREADS, WARPGROUP_THREADS
@@ -14,6 +15,9 @@ SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
+# Of a, up to which loads of b begin before the work before has ended, where that is allowed: beyond these they took as
+# long or longer so (measured: at 128 rows 0 to 6 %).
+MOST_ROWS_BEFORE = 64
 MOST_ROUND = 16  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
 # Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
@@ -87,13 +91,17 @@ class Configuration:
         """Of those, that are of one stage, where they are added in float32: one is made while another is added."""
         return min(2, self.sums - 1)
 
-    @property
-    def may_begin_before(self) -> bool:
+    def may_begin_before(self, m: int) -> bool:
         """Whether loads of b begin before the kernels before have ended, where that is allowed: if it has the rows.
 
         As columns they gain nothing: they take from what the work before still loads (measured).
+
+        Parameters
+        ----------
+        m : int
+            Rows of a.
         """
-        return self.is_swapped
+        return self.is_swapped and m <= MOST_ROWS_BEFORE
 
     @property
     def promoted_parts(self) -> int:
@@ -113,6 +121,16 @@ class Configuration:
         """Of both operands, in shared memory."""
         return (self.tile_rows + self.tile_columns) * SPAN_BYTES
 
+    @property
+    def own_columns(self) -> int:
+        """Columns of a tile that a block finishes: of those that share its sum the last ones may have fewer, or none."""
+        return -(-self.tile_columns // 8 // self.split) * 8
+
+    @property
+    def sent_bytes(self) -> int:
+        """That the others of the blocks that share a sum send each of them at most, and it sends them."""
+        return (self.split - 1) * self.own_columns * self.tile_rows * 4
+
     def line_bytes(self, result_bytes: int) -> int:
         """Of the result, that lie together in shared memory: half a line where a tile is no wider."""
         wide = self.is_swapped or self.tile_columns * result_bytes >= SPAN_BYTES
@@ -121,21 +139,27 @@ class Configuration:
     def step_columns(self, result_bytes: int) -> int:
         """Columns that are laid out in shared memory at a time.
 
-        Whole lines of the result; of the transposed one as many as a box takes and divide a tile's, or eight.
+        Whole lines of the result; of the transposed one as many as a box takes and divide what each block finishes.
         """
         line = self.line_bytes(result_bytes) // result_bytes
         if not self.is_swapped:
             return line
-        most = 8 if self.split > 1 else min(self.tile_columns, line)
-        return next(step for step in range(most, 0, -8) if self.tile_columns % step == 0)
+        whole = gcd(self.own_columns, self.tile_columns % self.own_columns)
+        return next(step for step in range(min(whole, line), 0, -8) if whole % step == 0)
+
+    def buffer_bytes(self, result_bytes: int) -> int:
+        """Of all buffers in which the result is laid out."""
+        return self.consumers * BUFFERS * INSTRUCTION_ROWS * self.step_columns(result_bytes) * result_bytes
 
     def shared_bytes(self, stages: int, result_bytes: int) -> int:
         """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
-        buffers = self.consumers * BUFFERS * INSTRUCTION_ROWS * self.step_columns(result_bytes) * result_bytes
-        own_octets = -(-self.tile_columns // 8 // self.split)
-        partial = self.split * own_octets * self.tile_rows * 8 * 4 if self.split > 1 else 0
+        beside = self.sent_bytes if self.split > 1 else self.buffer_bytes(result_bytes)
         barriers = (2 * stages + self.consumers + 1) * _BARRIER_BYTES
-        return stages * self.stage_bytes + buffers + partial + barriers + SWIZZLE_PERIOD
+        return stages * self.stage_bytes + beside + barriers + SWIZZLE_PERIOD
+
+    def steps(self, result_bytes: int) -> int:
+        """In which a warpgroup lays out what its block finishes of a tile."""
+        return self.row_blocks * -(-self.own_columns // self.step_columns(result_bytes))
 
     def stages(self, result_bytes: int, most_bytes: int) -> int:
         """As many as fit into a block's part of so much shared memory, at most `MOST_STAGES`."""
@@ -201,8 +225,11 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
             return f"{extent} rows of an operand cannot be loaded in {parts} parts"
         if not matrix.is_mn_major and extent > parts * MAX_BOX:
             return f"{extent // parts} rows of an operand are more than a box has, {MAX_BOX}"
-    if c.stages(operands.result_bytes, most_bytes) < 2:
+    stages = c.stages(operands.result_bytes, most_bytes)
+    if stages < 2:
         return "two stages do not fit into shared memory"
+    if c.split > 1 and (later := c.sent_bytes + c.buffer_bytes(operands.result_bytes)) > stages * c.stage_bytes:
+        return f"{later} B of sums and results do not fit where the stages were, {stages * c.stage_bytes} B"
     return ""
 
 

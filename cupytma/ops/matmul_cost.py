@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupytma.ops.matmul_configuration import INSTRUCTION_ROWS, SPAN_BYTES, Configuration, tiles_of
+from cupytma.ops.matmul_configuration import (
+    BUFFERS,
+    INSTRUCTION_ROWS,
+    SPAN_BYTES,
+    Configuration,
+    tiles_of,
+)
 from cupytma.ops.matmul_operands import Operands
 from cupytma.targets import target
 
@@ -12,33 +18,36 @@ from cupytma.targets import target
 # memory. A plan knows no more of its device than its multiprocessors, so this stands for both: on an H100 products with
 # few rows take longer than is said here.
 _CLOCK = 1.8e9  # cycles a second
-_MEMORY_BYTES = 4.55e12  # a second, from memory
-_CACHE_BYTES = 13.09e12  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 69.3  # a cycle, into one multiprocessor
+_PEAK_BYTES = 4.55e12  # a second, from memory, at most
+
+# What it knows of the kernels there. All are fitted together to times of 137 products on an H200, and none of the rates
+# alone is what the device reaches: what is said to overlap takes its part of them.
+_MEMORY_BYTES = 5.19e12  # a second, from memory
+_CACHE_BYTES = 1.92e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 107  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
-
-# What it knows of the kernels. All are fitted to times of 135 products on an H200, with the clock and the bytes of
-# memory and L2 above.
-_LAUNCH = 1.04e-6  # seconds that a launch takes after the one before
-_FILLING = 799  # cycles until the first stage is there
-_PREPARED = 0.249  # of filling, and of a shared sum: what is left where loads of weights begin before
-_PREPARED_ROWS = 128  # of a, up to which they do
+_LAUNCH = 4.76e-7  # seconds that a launch takes after the one before
+_FILLING = 815  # cycles until the first stage is there
+_PREPARED = 0.7  # of filling: what is left where loads of weights begin before
+_PLACING = 900  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.459  # of that and of a shared sum: what is left where the next product's blocks have room beside this one's
+_AWAITING = 235  # cycles until a buffer that the result is laid out in is free again
 # Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
-_WRITING, _TRANSPOSING = 24, 9.2
-_SHARING, _SENDING = 457, 69  # cycles for each block that shares a sum, and for each element that a thread has of it
-_STAGE = 30.4  # cycles of a stage beside what is the slowest of it
-_STORED = 0.717  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 2170  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_WRITING, _TRANSPOSING = 15.5, 11.9
+_SHARING, _SENDING = 59.5, 0.0797  # cycles for each block that shares a sum, and for each byte that it sends the others
+_STAGE = 14.2  # cycles of a stage beside what is the slowest of it
+_STORED = 0.173  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1520  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.8, (2, 1): 0.741, (1, 2): 0.121}
-_OUTSIDE = 7.48  # cycles of a stage for each row that is loaded from outside of a
-_CLUSTER = 0.199  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 1.29  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.169  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.108  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 1.87, (2, 1): 0.689, (1, 2): 0.118}
+_OUTSIDE = 7.42  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.135  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 0.832  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.148  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.378  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,14 @@ def cost_of(
     # Of the blocks of a wave, on one multiprocessor.
     neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
     depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
-    # That weights are loaded before gains nothing where they take little of the time.
-    is_prepared = is_static and c.may_begin_before and o.m <= _PREPARED_ROWS
+    is_prepared = is_static and c.may_begin_before(o.m)
+    is_beside = is_prepared and c.resident > 1
     filling = _FILLING * (_PREPARED if is_prepared else 1)
+    filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
     writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
-    sharing = _SHARING * c.split + _SENDING * _elements(c) if c.split > 1 else 0
-    last_sharing = sharing * (_PREPARED if is_prepared and c.resident > 1 else 1)
+    writing += _AWAITING * max(0, c.steps(o.result_bytes) - BUFFERS)
+    sharing = _SHARING * c.split + _SENDING * c.sent_bytes if c.split > 1 else 0
+    last_sharing = sharing * (_BESIDE if is_beside else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
     stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours))
     multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
@@ -152,4 +163,5 @@ def cost_of(
     longer, shorter = max(computing, loading), min(computing, loading)
     seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
-    return Cost(seconds, waves, flops, size, max(flops / peak, size / _MEMORY_BYTES))
+    floor = max(flops / peak, size / _PEAK_BYTES)
+    return Cost(max(seconds, floor), waves, flops, size, floor)

@@ -104,7 +104,7 @@ class MatmulPlan:
     @property
     def begins_before(self) -> bool:
         """Whether loads of b begin before the kernels before this one have ended."""
-        return self.is_static and self.configuration.may_begin_before
+        return self.is_static and self.configuration.may_begin_before(self.operands.m)
 
     @property
     def is_empty(self) -> bool:

@@ -17,6 +17,7 @@ from cupytma.sim.program.errors import check_range
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.arrays import view_of
 
+_SHARING_BARRIER = 3
 Numbers = npt.NDArray[np.float32]
 Offsets = npt.NDArray[np.int64]
 
@@ -39,7 +40,8 @@ def matmul_program(
     multiprocessors : int
         Blocks that run at once; clusters beyond them take their tiles later.
     stages : int
-        Pieces in flight in a block. Default: as many as the kernel has.
+        Pieces in flight in a block. Default: as many as the kernel has. What blocks that share a sum send one another
+        has to fit where they were.
     static_b : bool
         Loads of b begin first, where they are the rows.
 
@@ -60,9 +62,11 @@ def matmul_program(
     if plan.is_empty:
         raise ArrayError("out is empty, and nothing is launched for it")
     check_range("multiprocessors", multiprocessors, 1, 2**20)
-    ring = plan.stages if stages is None else check_range("stages", stages, 2, 64)
-    cluster = plan.configuration.cluster
-    clusters = plan.tiles if plan.configuration.split > 1 else min(plan.tiles, max(1, multiprocessors // cluster))
+    c, cluster = plan.configuration, plan.configuration.cluster
+    later = c.sent_bytes + c.buffer_bytes(operands.result_bytes) if c.split > 1 else 0
+    least = max(2, -(-later // c.stage_bytes))
+    ring = plan.stages if stages is None else check_range("stages", stages, least, 64)
+    clusters = plan.tiles if c.split > 1 else min(plan.tiles, max(1, multiprocessors // cluster))
     program = Program("matmul", blocks=clusters * cluster, cluster=cluster)
     memory = declare_memory(program, a=a, b=b, out=out)
     _Schedule(program, plan, ring, (np.asarray(a).dtype, np.asarray(b).dtype), np.asarray(out).dtype, memory[2]).add()
@@ -111,17 +115,25 @@ class _Schedule:
         self.rows = [program.shared_array(f"rows[{i}]", c.tile_rows * SPAN_BYTES) for i in range(stages)]
         self.columns = [program.shared_array(f"columns[{i}]", c.tile_columns * SPAN_BYTES) for i in range(stages)]
         self.step = c.step_columns(plan.operands.result_bytes)
+        # With one tile, what is sent and laid out of its sum lies where the stages were.
+        later = 0
+        self.sent: list[list[ProgramArray]] = []
+        self.partial: list[list[ProgramArray]] = []
+        if c.split > 1:
+            self.sent = self.parcels("sent", 0)
+            self.partial = self.parcels("partial", stages * c.stage_bytes)
+            later = c.sent_bytes
         size = INSTRUCTION_ROWS * self.step * plan.operands.result_bytes
         self.buffers = [
-            [program.shared_array(f"buffer[{group}][{i}]", size) for i in range(BUFFERS)]
-            for group in range(c.consumers)
-        ]
-        if c.split > 1:
-            group_rows, own = c.row_blocks * INSTRUCTION_ROWS, -(-c.tile_columns // 8 // c.split) * 8
-            self.partial = [
-                [program.shared_array(f"partial[{group}][{i}]", (group_rows, own), np.float32) for i in range(c.split)]
-                for group in range(c.consumers)
+            [
+                program.shared_array(
+                    f"buffer[{group}][{i}]", size,
+                    offset=later + (group * BUFFERS + i) * size if c.split > 1 else None,
+                )
+                for i in range(BUFFERS)
             ]
+            for group in range(c.consumers)
+        ]  # fmt: skip
         self.full, self.empty = program.mbarriers("full", stages), program.mbarriers("empty", stages)
         self.turn, self.summed = program.mbarriers("turn", c.consumers), program.mbarrier("partial")
         self.sharers = 1 if c.split > 1 else c.cluster_rows + c.cluster_columns - 1
@@ -152,8 +164,12 @@ class _Schedule:
             yield t.mbarrier_init(self.empty[stage], (1 if c.is_ping_pong else c.consumers) * self.sharers)
         for group in range(c.consumers):
             yield t.mbarrier_init(self.turn[group], 1)
-        yield t.mbarrier_init(self.summed, c.split * c.consumers)
+        yield t.mbarrier_init(self.summed, 1)
         yield t.fence_mbarrier_init().named("init fence")
+        if c.split > 1:
+            own = int((self.owners() == t.rank).sum())
+            expected = (c.split - 1) * own * c.tile_rows * 4
+            yield t.mbarrier_arrive_expect_tx(self.summed, expected).named("announce the parts")
         yield from self.meet_first(t)
         tiles, depth = self.tiles(t), self.depth(t)
         work = [(tile, block) for tile in tiles for block in depth]
@@ -234,7 +250,9 @@ class _Schedule:
                 yield from self.add_parts(t, total)
             sent = yield from self.write(t, total, row + first, column, sent)
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
-        if t.cluster > 1:
+        if c.split > 1:
+            yield t.barrier_cluster_wait().named("last barrier")
+        elif t.cluster > 1:
             yield from meet(t, "last barrier")
 
     def add_stage(self, t: Thread, index: int, first: int, total: Numbers) -> Body:
@@ -259,31 +277,59 @@ class _Schedule:
         same_column = [i + c.cluster_rows * column for i in range(c.cluster_rows)]
         return same_column + [row + c.cluster_rows * i for i in range(c.cluster_columns) if i != column]
 
+    def owners(self) -> Offsets:
+        """The block, of those that share a sum, that finishes each column of a tile."""
+        c = self.configuration
+        return np.arange(c.tile_columns) // c.own_columns
+
     def add_parts(self, t: Thread, total: Numbers) -> Body:
         """Send the others their columns, and add up what they send of this block's."""
-        split = self.configuration.split
-        octets = np.arange(total.shape[1]) // 8
-        for rank in range(split):
-            columns = total[:, octets % split == rank]
-            if columns.shape[1]:
-                yield t.write_shared(self.partial[t.index][t.rank].mapa(rank)[:, : columns.shape[1]], columns)
-                yield t.mbarrier_arrive(self.summed.mapa(rank), scope="cluster").named("tell of the part")
-        own = octets % split == t.rank
-        if not own.any():
-            return
-        yield t.mbarrier_wait_parity(self.summed, 0, scope="cluster").named("wait for the parts")
-        whole = np.zeros((len(total), int(own.sum())), np.float32)
-        for rank in range(split):
-            part = yield t.read_shared(self.partial[t.index][rank][:, : whole.shape[1]])
-            whole += part
+        c, owners = self.configuration, self.owners()
+        others = [(rank, np.flatnonzero(owners == rank)) for rank in range(c.split) if rank != t.rank]
+        yield t.barrier_sync(_SHARING_BARRIER, c.consumers).named("meet before sending")
+        parcels = {}
+        for number, (rank, columns) in enumerate(others):
+            if columns.size:
+                parcels[rank] = self.sent[t.index][number][: columns.size]
+                yield t.write_shared(parcels[rank], total[:, columns].T)
+        yield t.fence_proxy_async(space="shared::cta").named("proxy fence before sending")
+        for rank, parcel in parcels.items():
+            there = self.partial[t.index][t.rank - (t.rank > rank)]
+            yield t.bulk_copy(there.mapa(rank)[: len(parcel.offsets)], parcel, self.summed.mapa(rank)).named("send")
+        own = np.flatnonzero(owners == t.rank)
+        if own.size:
+            yield t.mbarrier_wait_parity(self.summed, 0, scope="cluster").named("wait for the parts")
+        yield t.barrier_cluster_arrive().named("tell that they have come")
+        whole = np.zeros((len(total), own.size), np.float32)
+        for rank in range(c.split if own.size else 0):
+            if rank == t.rank:
+                whole += total[:, own]
+            else:
+                part = yield t.read_shared(self.partial[t.index][rank - (rank > t.rank)][: own.size])
+                whole += part.T
         total[:, own] = whole
+
+    def parcels(self, name: str, offset: int) -> list[list[ProgramArray]]:
+        """What each warpgroup sends each other block of a tile's sum, or gets from it: columns, one after the other."""
+        c = self.configuration
+        shape = c.own_columns, c.row_blocks * INSTRUCTION_ROWS
+        size = shape[0] * shape[1] * 4
+        return [
+            [
+                self.program.shared_array(
+                    f"{name}[{group}][{i}]", shape, np.float32, offset=offset + (i * c.consumers + group) * size
+                )
+                for i in range(c.split - 1)
+            ]
+            for group in range(c.consumers)
+        ]
 
     def write(self, t: Thread, total: Numbers, row: int, column: int, sent: int) -> Any:
         """Lay out and write 64 rows of D at a time, a step of columns after the other; returns how many were sent."""
         c, plan = self.configuration, self.plan
         for block in range(0, len(total), INSTRUCTION_ROWS):
             for number in range(-(-c.tile_columns // self.step)):
-                if c.split > 1 and number % c.split != t.rank:
+                if c.split > 1 and number * self.step // c.own_columns != t.rank:
                     continue
                 step = min(number * self.step, c.tile_columns - self.step)
                 values = total[block : block + INSTRUCTION_ROWS, step : step + self.step].astype(self.result)

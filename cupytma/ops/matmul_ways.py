@@ -18,16 +18,13 @@ _FEW_ROWS = (
         for split in (1, 2)
     ),
     # With static_b: the next product's blocks have room beside this one's, and load.
-    *(
-        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
-        for columns in (8, 16)
-        for split in (4, 8)
-    ),
+    *(Configuration(1, 8, split=split, is_swapped=True, consumers=1, resident=3) for split in (4, 8)),
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 4, 2), (16, 1, 1), (16, 4, 2))
+        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 3, 3), (16, 1, 1), (16, 3, 3))
     ),
+    Configuration(1, 128, split=2, is_swapped=True),  # a long K
 )
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
 _SOME_ROWS = (
@@ -43,7 +40,7 @@ _MANY_ROWS = (
     Configuration(1, 256, 1, 2),
     Configuration(2, 128, 2),
     # Several tiles of a short K for each block: one is written while the next is multiplied.
-    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (1, 128), (2, 128))),
+    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (2, 128))),
     # With static_b: what is loaded before are rows.
     Configuration(1, 128, is_swapped=True),
 )

@@ -162,6 +162,7 @@ def test_every_configuration_fits_some_product() -> None:
         (Configuration(1, 24), "shorter than the 64 B"),
         (Configuration(1, 64, 8, 2), "16 blocks are more than"),
         (Configuration(1, 8, 2, is_swapped=True), "cannot be loaded in 2 parts"),
+        (Configuration(2, 128, split=8, is_swapped=True), "B of sums and results do not fit where the stages were"),
         (Configuration(1, 64, is_ping_pong=True, consumers=1), "ping-pong: one warpgroup takes no turns"),
         ("fast", "is no Configuration"),
     ],
@@ -216,6 +217,18 @@ def test_what_is_possible_has_tensor_maps() -> None:
             c = Configuration(*values)
             if number % 17 == 0 and not problem_with(c, operands, False, HOPPER.shared_bytes):
                 plan_matmul(operands, HOPPER, 132, configuration=c, fast_accumulation=True).maps()
+
+
+@pytest.mark.parametrize(
+    ("m", "is_swapped", "static_b", "begins"),
+    [(64, True, True, True), (65, True, True, False), (64, False, True, False), (64, True, False, False)],
+)
+def test_weights_that_are_rows_are_loaded_before_for_few_rows_of_a_where_that_is_promised(
+    m: int, is_swapped: bool, static_b: bool, begins: bool
+) -> None:
+    configuration = Configuration(1, 64, is_swapped=is_swapped)
+    plan = plan_matmul(judged(m, 512, 512, "bfloat16"), HOPPER, 132, configuration=configuration, static_b=static_b)
+    assert plan.begins_before == begins == bool(plan.defines()["ROWS_BEFORE"])
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -256,17 +256,17 @@ def test_a_measured_configuration_is_looked_up_once_and_launched(
     monkeypatch.setattr(cache, "read_note", lambda name: (asked.append(name), read(name))[1])
     a, b, out = Array(HALF, (16, 256)), transposed(OTHER, 384, 256), Array(THIRD, (16, 384))
     tma.matmul(a, b, out=out)
-    assert cuda.launches[-1].cluster != (2, 1, 1)
+    assert cuda.launches[-1].cluster != (4, 1, 1)
     plan = plan_matmul(check_operands(*map(view_of, (a, b, out))), SM_90A, MULTIPROCESSORS)
     measured = matmul_plan.Measured("NVIDIA H100 80GB HBM3", 5e-6, False)
-    matmul_choices.keep(replace(plan, configuration=Configuration(1, 128, 2), measured=measured))
+    matmul_choices.keep(replace(plan, configuration=Configuration(1, 128, 2, 2), measured=measured))
     tma.matmul(a, b, out=out)
-    assert cuda.launches[-1].cluster != (2, 1, 1)  # as it was planned before
+    assert cuda.launches[-1].cluster != (4, 1, 1)  # as it was planned before
     matrix_product.forget_prepared()
     for distance in range(3):
         a.data.ptr = HALF + 128 * distance
         tma.matmul(a, b, out=out)
-        assert cuda.launches[-1].cluster == (2, 1, 1)
+        assert cuda.launches[-1].cluster == (4, 1, 1)
     assert len(asked) == 2
     tma.matmul(a, b, out=out, configuration=Configuration(1, 128))
     assert cuda.launches[-1].cluster is None

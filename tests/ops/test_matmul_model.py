@@ -67,13 +67,12 @@ def case_of(told: dict[str, Any]) -> Case:
 CASES = [case_of(told) for told in RECORDED["cases"]]
 
 
-def test_what_the_model_chooses_took_at_most_8_percent_more_than_the_fastest_but_once_and_1_in_the_mean() -> None:
+def test_what_the_model_chooses_took_at_most_6_percent_more_than_the_fastest_and_0_6_in_the_mean() -> None:
     slowdowns = np.array([case.slowdowns[case.chosen] for case in CASES])
     weights = [1 + (case.operands.n == case.operands.k == 4096) for case in CASES]
-    assert len(CASES) == 135
-    assert np.sort(slowdowns)[-2] <= 1.08
-    assert slowdowns.max() <= 1.16
-    assert np.average(slowdowns, weights=weights) <= 1.01
+    assert len(CASES) == 137
+    assert slowdowns.max() <= 1.06
+    assert np.average(slowdowns, weights=weights) <= 1.006
 
 
 def test_the_model_says_what_a_chosen_way_takes_to_a_quarter_and_to_a_tenth_in_the_mean() -> None:

@@ -53,6 +53,9 @@ CASES = [
     (70, 136, 144, "float8_e4m3fn", "float16", False, C(1, 40, 1, 2), {}),
     (70, 133, 144, "float16", "float32", False, C(1, 24, consumers=1, resident=2), {}),
     (70, 139, 1040, "bfloat16", "bfloat16", False, C(1, 72, split=3, is_swapped=True, consumers=1), {}),
+    (120, 139, 400, "bfloat16", "float32", False, C(1, 128, split=2, is_swapped=True), {}),
+    (130, 72, 784, "float8_e4m3fn", "bfloat16", False, C(1, 40, split=2, is_swapped=True, consumers=1), {}),
+    (60, 203, 784, "float8_e5m2", "float16", False, C(2, 72, split=4, is_swapped=True), {"static_b": True}),
 ]
 
 
@@ -144,9 +147,9 @@ class WorkBefore:
 BEFORE = [
     (70, 136, 272, "float8_e4m3fn", False, C(1, 64), False),
     (70, 136, 272, "float8_e4m3fn", False, C(1, 64), True),
-    (70, 136, 272, "float8_e4m3fn", False, C(1, 72, is_swapped=True), True),
+    (60, 136, 272, "float8_e4m3fn", False, C(1, 72, is_swapped=True), True),
     (70, 136, 144, "bfloat16", True, C(1, 128, 1, 2, is_ping_pong=True), True),
-    (70, 133, 144, "bfloat16", True, C(1, 64, 2, is_swapped=True), True),
+    (60, 133, 144, "bfloat16", True, C(1, 64, 2, is_swapped=True), True),
     (9, 133, 528, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True, consumers=1, resident=2), True),
     (9, 136, 528, "float8_e4m3fn", False, C(1, 16, split=4, is_swapped=True), False),
     (70, 136, 0, "bfloat16", False, C(1, 64), True),
@@ -166,7 +169,7 @@ def test_nothing_but_a_static_b_is_touched_before_the_kernel_before_has_ended(ca
 
 
 def test_a_static_b_is_read_before_the_kernel_before_has_ended(folder: Path) -> None:
-    work = WorkBefore(70, 64, 272, "float8_e4m3fn", False, True)
+    work = WorkBefore(60, 64, 272, "float8_e4m3fn", False, True)
 
     def before() -> None:
         work()

@@ -18,6 +18,8 @@ CASES = [
     (200, 133, 144, "bfloat16", "float32", True, C(1, 64, 1, 2), {"stages": 3}),
     (5, 300, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, split=4, is_swapped=True), {"stages": 2}),
     (9, 304, 1040, "bfloat16", "float32", True, C(1, 16, split=2, is_swapped=True), {"static_b": True, "stages": 3}),
+    (40, 300, 400, "bfloat16", "bfloat16", False, C(1, 40, split=3, is_swapped=True, consumers=1), {"stages": 2}),
+    (70, 136, 400, "float16", "bfloat16", False, C(2, 72, split=4, is_swapped=True), {"stages": 3}),
     (300, 200, 144, "bfloat16", "bfloat16", False, C(1, 128, 2, is_ping_pong=True), {"stages": 2}),
     (200, 200, 144, "bfloat16", "bfloat16", False, C(1, 64, is_ping_pong=True), {"stages": 2, "static_b": True}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 2, 2, is_ping_pong=True), {"stages": 2}),
@@ -40,14 +42,18 @@ FAULTS = {
     },
     "ping-pong": {"pass the turn": "arrival-missing"},
     "sums": {
-        "tell of the part": "thread-barrier",
-        "wait for the parts": "unordered",
+        "announce the parts": "arrival-missing",
+        "meet before sending": "unordered",
+        "proxy fence before sending": "proxy-fence",
+        "wait for the parts": "tile-not-complete",
+        "tell that they have come": "cluster-barrier-order",
+        "last barrier": "exit-in-flight",
     },
 }
 PROGRAMS = {
     "clusters": (300, 128, 384, C(1, 64, 2)),
     "ping-pong": (300, 64, 384, C(1, 64, is_ping_pong=True)),
-    "sums": (8, 128, 640, C(1, 8, split=2, is_swapped=True)),
+    "sums": (24, 128, 640, C(1, 24, split=2, is_swapped=True)),
 }
 
 

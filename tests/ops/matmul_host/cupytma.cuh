@@ -19,6 +19,11 @@ struct uint2 {
 };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
+struct float4 {
+    float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
 constexpr unsigned shared_size = 1 << 18;
 struct Block {
     unsigned char* shared;
@@ -81,13 +86,19 @@ inline void barrier_cluster_wait()
     is_met = false;
     of_cluster.wait(met_phase);
 }
-inline unsigned mapa_shared_cluster_u32(const void* address, unsigned rank)
-{
-    return rank * shared_size + __cvta_generic_to_shared(address);
-}
 inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 {
     return reinterpret_cast<unsigned long long>(blocks[rank]->shared + __cvta_generic_to_shared(address));
+}
+inline void bulk_copy_to_shared_cluster_from_shared_cta(
+    void* destination, const void* source, unsigned bytes, unsigned long long* mbarrier)
+{
+    const unsigned from = __cvta_generic_to_shared(source);
+    const long long to = static_cast<unsigned char*>(destination) - blocks[0]->shared;
+    mistakes += from % 16 != 0 || to % 16 != 0 || bytes % 16 != 0 || bytes == 0;
+    mistakes += to < 0 || to / shared_size >= cluster_size || to / shared_size == blockIdx.x % cluster_size;
+    std::memcpy(destination, source, bytes);
+    host_arrive(mbarrier, 0, -static_cast<long long>(bytes));
 }
 inline void griddepcontrol_launch_dependents() {}
 
