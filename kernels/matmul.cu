@@ -308,45 +308,88 @@ __device__ __forceinline__ unsigned octets_of(unsigned rank)
     return left < own_octets ? left : own_octets;
 }
 
-// Replaces this block's part of the sum by the whole one, in those columns that are this block's. Each warp lays out
-// what it has of the others' columns where the stages were, and the copy engine brings it to the warps that have the
-// same places there.
-__device__ __forceinline__ void add_parts(
-    float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
+// Where a thread has its numbers of an octet and of 64 rows, among those that its warp sends a block.
+__device__ __forceinline__ unsigned place_in_parcel(unsigned octet, unsigned block)
 {
-    const unsigned rank = cluster_rank(), warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-    // Of what warps send one another: number of the other block, warp; then octet among the receiver's, rows, lane.
-    const auto parcel = [&](unsigned number) { return (number * consumer_warps + warp) * parcel_bytes; };
-    const auto place = [&](unsigned octet, unsigned block) {
-        return ((octet % own_octets * ROW_BLOCKS + block) * warp_threads + lane) * 16;
-    };
-    meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
+    return ((octet % own_octets * ROW_BLOCKS + block) * warp_threads + threadIdx.x % warp_threads) * 16;
+}
+
+// Where this warp's parcel for another block lies among all that are sent, or the one that another block sent it.
+__device__ __forceinline__ unsigned parcel_place(unsigned other, unsigned rank)
+{
+    return ((other - (other > rank)) * consumer_warps + threadIdx.x / warp_threads) * parcel_bytes;
+}
+
+// Calls `send` with the other block, the place in the parcel and the four numbers, for all that this thread sends.
+template <typename Send>
+__device__ __forceinline__ void for_each_sent(const float (&sum)[ROW_BLOCKS][tile_columns / 2], Send send)
+{
 #pragma unroll
     for (unsigned octet = 0; octet < octets; ++octet) {
         const unsigned to = octet / own_octets;
-        if (to == rank) {
+        if (to == cluster_rank()) {
             continue;
         }
 #pragma unroll
         for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
-            const float* four = &sum[block][octet * 4];
-            *reinterpret_cast<float4*>(shared + parcel(to - (to > rank)) + place(octet, block)) =
-                make_float4(four[0], four[1], four[2], four[3]);
+            const float* all = &sum[block][octet * 4];
+            const float four[4] = {all[0], all[1], all[2], all[3]};
+            send(to, place_in_parcel(octet, block), four);
         }
     }
+}
+
+// Each warp lays out its parcels where the stages were, and the copy engine brings them to the other blocks' warps.
+__device__ __forceinline__ void send_parcels(
+    const float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
+{
+    const unsigned rank = cluster_rank(), to = threadIdx.x % warp_threads;
+    for_each_sent(sum, [&](unsigned other, unsigned place, const float (&four)[4]) {
+        *reinterpret_cast<float4*>(shared + parcel_place(other, rank) + place) =
+            make_float4(four[0], four[1], four[2], four[3]);
+    });
     cupytma::fence_proxy_async_shared_cta();
     __syncwarp();
     cupytma::barrier_cluster_wait();  // the others have initialised their mbarriers
-    if (const unsigned bytes = octets_of(lane) * octet_bytes; lane < split && lane != rank && bytes > 0) {
-        const auto there = [&](void* here) { return reinterpret_cast<void*>(cupytma::mapa_generic_u64(here, lane)); };
+    if (const unsigned bytes = octets_of(to) * octet_bytes; to < split && to != rank && bytes > 0) {
+        const auto there = [&](void* here) { return reinterpret_cast<void*>(cupytma::mapa_generic_u64(here, to)); };
         cupytma::bulk_copy_to_shared_cluster_from_shared_cta(
-            there(shared + partial_offset + parcel(rank - (rank > lane))), shared + parcel(lane - (lane > rank)), bytes,
+            there(shared + partial_offset + parcel_place(rank, to)), shared + parcel_place(to, rank), bytes,
             static_cast<unsigned long long*>(there(barriers.partial)));
     }
     if (octets_of(rank) > 0) {
         cupytma::mbarrier_wait_parity(barriers.partial, 0);
     }
     cupytma::barrier_cluster_arrive_relaxed();  // this block has what the others had for it
+}
+
+// Each thread writes its numbers into the parcels of the other blocks.
+__device__ __forceinline__ void send_numbers(
+    const float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
+{
+    const unsigned rank = cluster_rank();
+    cupytma::barrier_cluster_wait();  // as above
+    for_each_sent(sum, [&](unsigned other, unsigned place, const float (&four)[4]) {
+        send_to(
+            cupytma::mapa_shared_cluster_u32(shared + partial_offset + parcel_place(rank, other) + place, other), four,
+            cupytma::mapa_shared_cluster_u32(barriers.partial, other));
+    });
+    if (octets_of(rank) > 0) {
+        wait_for_cluster(barriers.partial, 0);
+    }
+}
+
+// Replaces this block's part of the sum by the whole one, in those columns that are this block's.
+__device__ __forceinline__ void add_parts(
+    float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
+{
+    meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
+    if constexpr (parcels) {
+        send_parcels(sum, shared, barriers);
+    } else {
+        send_numbers(sum, shared, barriers);
+    }
+    const unsigned rank = cluster_rank();
     const unsigned char* partial = shared + partial_offset;
 #pragma unroll
     for (unsigned octet = 0; octet < octets; ++octet) {
@@ -366,7 +409,7 @@ __device__ __forceinline__ void add_parts(
                     continue;
                 }
                 const float4 there = *reinterpret_cast<const float4*>(
-                    partial + parcel(from - (from > rank)) + place(octet, block));
+                    partial + parcel_place(from, rank) + place_in_parcel(octet, block));
                 whole[0] += there.x;
                 whole[1] += there.y;
                 whole[2] += there.z;
@@ -464,7 +507,9 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         __syncwarp();
 #if SPLIT > 1
         cupytma::barrier_cluster_wait();
-        cupytma::barrier_cluster_arrive_relaxed();
+        if constexpr (parcels) {
+            cupytma::barrier_cluster_arrive_relaxed();
+        }
 #endif
     } else {
         if constexpr (gives_registers) {
@@ -473,10 +518,10 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
         multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
     }
-    // No block ends while others may load for it, tell it or read what it has sent.
-    if constexpr (split > 1) {
+    // No block ends while others may load for it, tell it or read what it has laid out for them.
+    if constexpr (parcels) {
         cupytma::barrier_cluster_wait();
-    } else if constexpr (cluster_blocks > 1) {
+    } else if constexpr (cluster_blocks > 1 && split == 1) {
         meet_cluster();
     }
 }

@@ -2,6 +2,15 @@
 // cores write while the compiler does not look, and numbers of 16 bits.
 #pragma once
 
+// Writes four numbers to shared memory of the cluster, and tells an mbarrier beside them of their 16 bytes. Both are
+// addresses of shared::cluster (PTX ISA: st.async).
+__device__ __forceinline__ void send_to(unsigned place, const float (&numbers)[4], unsigned mbarrier)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                 : : "r"(place), "f"(numbers[0]), "f"(numbers[1]), "f"(numbers[2]), "f"(numbers[3]), "r"(mbarrier)
+                 : "memory");
+}
+
 // The threads of one warpgroup, or of several, meet at a barrier of the block; 0 is __syncthreads'.
 __device__ __forceinline__ void meet_at(unsigned barrier, unsigned threads)
 {

@@ -60,6 +60,8 @@ static_assert(split == 1 || (own_octets * 8 % step_columns == 0 && tile_columns 
 constexpr unsigned consumer_warps = consumers * warpgroup_warps;
 constexpr unsigned octet_bytes = ROW_BLOCKS * warp_threads * 16;  // that a warp has of an octet
 constexpr unsigned parcel_bytes = own_octets * octet_bytes;
+// Parcels are laid out and sent whole, which is the faster for many columns; or threads send what they have.
+constexpr bool parcels = split > 1 && PARCELS;
 constexpr unsigned partial_bytes = (split - 1) * consumer_warps * parcel_bytes;
 
 // What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile,

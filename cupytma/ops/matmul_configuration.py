@@ -18,6 +18,9 @@ MOST_STAGES = 12
 # Of a, up to which loads of b begin before the work before has ended, where that is allowed: beyond these they took as
 # long or longer so (measured: at 128 rows 0 to 6 %).
 MOST_ROWS_BEFORE = 64
+# Of a tile whose sum is shared, up to which threads send the numbers that they have; parcels of more are sent whole
+# (measured: of 8 columns that costs 1 to 8 % of the product, and of 24 and more it wins 3 to 17 %).
+MOST_SINGLE_COLUMNS = 16
 MOST_ROUND = 16  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
 # Of a thread that loads and of one that multiplies, by how many warpgroups multiply, where a block has a multiprocessor
@@ -123,8 +126,13 @@ class Configuration:
 
     @property
     def own_columns(self) -> int:
-        """Columns of a tile that a block finishes: of those that share its sum the last ones may have fewer, or none."""
+        """Columns of a tile that a block finishes; the last of those that share its sum may have fewer, or none."""
         return -(-self.tile_columns // 8 // self.split) * 8
+
+    @property
+    def sends_parcels(self) -> bool:
+        """Whether blocks that share a sum lay out what they send one another, and the copy engine brings it."""
+        return self.split > 1 and self.tile_columns > MOST_SINGLE_COLUMNS
 
     @property
     def sent_bytes(self) -> int:

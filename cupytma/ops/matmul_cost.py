@@ -22,32 +22,32 @@ _PEAK_BYTES = 4.55e12  # a second, from memory, at most
 
 # What it knows of the kernels there. All are fitted together to times of 137 products on an H200, and none of the rates
 # alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 5.19e12  # a second, from memory
-_CACHE_BYTES = 1.92e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 107  # a cycle, into one multiprocessor
+_MEMORY_BYTES = 5.16e12  # a second, from memory
+_CACHE_BYTES = 1.9e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 109  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
-_LAUNCH = 4.76e-7  # seconds that a launch takes after the one before
-_FILLING = 815  # cycles until the first stage is there
-_PREPARED = 0.7  # of filling: what is left where loads of weights begin before
-_PLACING = 900  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.459  # of that and of a shared sum: what is left where the next product's blocks have room beside this one's
-_AWAITING = 235  # cycles until a buffer that the result is laid out in is free again
+_LAUNCH = 6.97e-7  # seconds that a launch takes after the one before
+_FILLING = 431  # cycles until the first stage is there
+_PREPARED = 0.797  # of filling: what is left where loads of weights begin before
+_PLACING = 432  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.514  # of that, a launch and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 310  # cycles until a buffer that the result is laid out in is free again
 # Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
-_WRITING, _TRANSPOSING = 15.5, 11.9
-_SHARING, _SENDING = 59.5, 0.0797  # cycles for each block that shares a sum, and for each byte that it sends the others
-_STAGE = 14.2  # cycles of a stage beside what is the slowest of it
-_STORED = 0.173  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1520  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_WRITING, _TRANSPOSING = 13.5, 9.71
+_SHARING, _SENDING = 63.5, 0.0887  # cycles for each block that shares a sum, and for each byte that it sends the others
+_STAGE = 10.8  # cycles of a stage beside what is the slowest of it
+_STORED = 0.176  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1530  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.87, (2, 1): 0.689, (1, 2): 0.118}
-_OUTSIDE = 7.42  # cycles of a stage for each row that is loaded from outside of a
+_PROMOTING = {(1, 1): 1.77, (2, 1): 0.783, (1, 2): 0.124}
+_OUTSIDE = 7.12  # cycles of a stage for each row that is loaded from outside of a
 _CLUSTER = 0.135  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 0.832  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.148  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.378  # of what takes less time than the rest, at the same time: what shows nevertheless
+_AGAIN = 0.828  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.102  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.376  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ def cost_of(
     traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES
     loading = max(memory, traffic) + (writing + last_sharing) / _CLOCK
     longer, shorter = max(computing, loading), min(computing, loading)
-    seconds = _LAUNCH + filling / _CLOCK + longer + _OVERLAP * shorter
+    launch = _LAUNCH * (_BESIDE if is_beside else 1)
+    seconds = launch + filling / _CLOCK + longer + _OVERLAP * shorter
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     floor = max(flops / peak, size / _PEAK_BYTES)
     return Cost(max(seconds, floor), waves, flops, size, floor)

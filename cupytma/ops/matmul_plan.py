@@ -236,6 +236,7 @@ class MatmulPlan:
             "CLUSTER": c.cluster, "CLUSTER_ROWS": c.cluster_rows, "CLUSTER_COLUMNS": c.cluster_columns,
             "SPLIT": c.split, "PING_PONG": int(c.is_ping_pong), "SWAPPED": int(c.is_swapped),
             "PROMOTE": c.stage_sums if self.is_promoted else 0, "ROWS_BEFORE": int(self.begins_before),
+            "PARCELS": int(c.sends_parcels),
             "ELEMENT_BYTES": types[0].bytes,
             "ROWS_MN_MAJOR": int(self.rows.is_mn_major), "COLUMNS_MN_MAJOR": int(self.columns.is_mn_major),
             "OUT_BYTES": o.result_bytes, "OUT_IS_FLOAT16": int(o.result == "float16"),

@@ -164,9 +164,9 @@ class _Schedule:
             yield t.mbarrier_init(self.empty[stage], (1 if c.is_ping_pong else c.consumers) * self.sharers)
         for group in range(c.consumers):
             yield t.mbarrier_init(self.turn[group], 1)
-        yield t.mbarrier_init(self.summed, 1)
+        yield t.mbarrier_init(self.summed, 1 if c.sends_parcels else max(1, (c.split - 1) * c.consumers))
         yield t.fence_mbarrier_init().named("init fence")
-        if c.split > 1:
+        if c.sends_parcels:
             own = int((self.owners() == t.rank).sum())
             expected = (c.split - 1) * own * c.tile_rows * 4
             yield t.mbarrier_arrive_expect_tx(self.summed, expected).named("announce the parts")
@@ -186,7 +186,7 @@ class _Schedule:
                 yield from self.announce(t, number)
                 yield from self.load_rows(t, number, tile, block)
             yield from self.load_columns(t, number, tile, block)
-        if t.cluster > 1:
+        if c.sends_parcels or (t.cluster > 1 and c.split == 1):
             yield from meet(t, "last barrier")
 
     def announce(self, t: Thread, number: int) -> Body:
@@ -250,9 +250,9 @@ class _Schedule:
                 yield from self.add_parts(t, total)
             sent = yield from self.write(t, total, row + first, column, sent)
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
-        if c.split > 1:
+        if c.sends_parcels:
             yield t.barrier_cluster_wait().named("last barrier")
-        elif t.cluster > 1:
+        elif t.cluster > 1 and c.split == 1:
             yield from meet(t, "last barrier")
 
     def add_stage(self, t: Thread, index: int, first: int, total: Numbers) -> Body:
@@ -285,21 +285,15 @@ class _Schedule:
     def add_parts(self, t: Thread, total: Numbers) -> Body:
         """Send the others their columns, and add up what they send of this block's."""
         c, owners = self.configuration, self.owners()
-        others = [(rank, np.flatnonzero(owners == rank)) for rank in range(c.split) if rank != t.rank]
-        yield t.barrier_sync(_SHARING_BARRIER, c.consumers).named("meet before sending")
-        parcels = {}
-        for number, (rank, columns) in enumerate(others):
-            if columns.size:
-                parcels[rank] = self.sent[t.index][number][: columns.size]
-                yield t.write_shared(parcels[rank], total[:, columns].T)
-        yield t.fence_proxy_async(space="shared::cta").named("proxy fence before sending")
-        for rank, parcel in parcels.items():
-            there = self.partial[t.index][t.rank - (t.rank > rank)]
-            yield t.bulk_copy(there.mapa(rank)[: len(parcel.offsets)], parcel, self.summed.mapa(rank)).named("send")
         own = np.flatnonzero(owners == t.rank)
+        others = [(rank, np.flatnonzero(owners == rank)) for rank in range(c.split) if rank != t.rank]
+        parts = {rank: total[:, columns].T for rank, columns in others if columns.size}
+        yield t.barrier_sync(_SHARING_BARRIER, c.consumers).named("meet before sending")
+        yield from self.send_parcels(t, parts) if c.sends_parcels else self.send_numbers(t, parts)
         if own.size:
             yield t.mbarrier_wait_parity(self.summed, 0, scope="cluster").named("wait for the parts")
-        yield t.barrier_cluster_arrive().named("tell that they have come")
+        if c.sends_parcels:
+            yield t.barrier_cluster_arrive().named("tell that they have come")
         whole = np.zeros((len(total), own.size), np.float32)
         for rank in range(c.split if own.size else 0):
             if rank == t.rank:
@@ -308,6 +302,25 @@ class _Schedule:
                 part = yield t.read_shared(self.partial[t.index][rank - (rank > t.rank)][: own.size])
                 whole += part.T
         total[:, own] = whole
+
+    def send_parcels(self, t: Thread, parts: dict[int, Any]) -> Body:
+        """Lay out columns for other blocks where the stages were, from where the copy engine brings them."""
+        parcels = {rank: self.sent[t.index][rank - (rank > t.rank)][: len(part)] for rank, part in parts.items()}
+        for rank, parcel in parcels.items():
+            yield t.write_shared(parcel, parts[rank])
+        yield t.fence_proxy_async(space="shared::cta").named("proxy fence before sending")
+        for rank, parcel in parcels.items():
+            yield t.bulk_copy(self.sent_to(t, rank, len(parts[rank])), parcel, self.summed.mapa(rank)).named("send")
+
+    def send_numbers(self, t: Thread, parts: dict[int, Any]) -> Body:
+        """Write columns into other blocks' shared memory, as stores that tell an mbarrier of their bytes do."""
+        for rank, part in parts.items():
+            yield t.write_shared(self.sent_to(t, rank, len(part)), part)
+            yield t.mbarrier_arrive(self.summed.mapa(rank), scope="cluster").named("tell of the part")
+
+    def sent_to(self, t: Thread, rank: int, columns: int) -> ProgramArray:
+        """Where another block has what this one sends it."""
+        return self.partial[t.index][t.rank - (t.rank > rank)].mapa(rank)[:columns]
 
     def parcels(self, name: str, offset: int) -> list[list[ProgramArray]]:
         """What each warpgroup sends each other block of a tile's sum, or gets from it: columns, one after the other."""

@@ -18,11 +18,14 @@ _FEW_ROWS = (
         for split in (1, 2)
     ),
     # With static_b: the next product's blocks have room beside this one's, and load.
-    *(Configuration(1, 8, split=split, is_swapped=True, consumers=1, resident=3) for split in (4, 8)),
+    *(
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
+        for columns, split in ((8, 4), (8, 8), (16, 4))
+    ),
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 3, 3), (16, 1, 1), (16, 3, 3))
+        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 3, 3), (16, 1, 1), (16, 4, 2), (16, 3, 3))
     ),
     Configuration(1, 128, split=2, is_swapped=True),  # a long K
 )

@@ -207,6 +207,10 @@ WAITS = {
         "    cupytma::barrier_cluster_wait();  // the others have", "  //", C(1, 64, split=2, is_swapped=True), 272,
         "bfloat16",
     ),
+    "numbers are sent when the others are there": (
+        "    cupytma::barrier_cluster_wait();  // as above", "  //", C(1, 16, split=2, is_swapped=True), 272,
+        "bfloat16",
+    ),
 }  # fmt: skip
 
 

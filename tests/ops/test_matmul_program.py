@@ -41,6 +41,10 @@ FAULTS = {
         "last barrier": "exit-in-flight",
     },
     "ping-pong": {"pass the turn": "arrival-missing"},
+    "sums of few columns": {
+        "tell of the part": "arrival-missing",
+        "wait for the parts": "unordered",
+    },
     "sums": {
         "announce the parts": "arrival-missing",
         "meet before sending": "unordered",
@@ -53,6 +57,7 @@ FAULTS = {
 PROGRAMS = {
     "clusters": (300, 128, 384, C(1, 64, 2)),
     "ping-pong": (300, 64, 384, C(1, 64, is_ping_pong=True)),
+    "sums of few columns": (8, 128, 640, C(1, 8, split=2, is_swapped=True)),
     "sums": (24, 128, 640, C(1, 24, split=2, is_swapped=True)),
 }
 

@@ -86,6 +86,10 @@ inline void barrier_cluster_wait()
     is_met = false;
     of_cluster.wait(met_phase);
 }
+inline unsigned mapa_shared_cluster_u32(const void* address, unsigned rank)
+{
+    return rank * shared_size + __cvta_generic_to_shared(address);
+}
 inline unsigned long long mapa_generic_u64(const void* address, unsigned rank)
 {
     return reinterpret_cast<unsigned long long>(blocks[rank]->shared + __cvta_generic_to_shared(address));
