@@ -29,7 +29,7 @@ __device__ __forceinline__ void give_back_at(unsigned long long* mbarrier, unsig
         reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank)));
 }
 
-// For what other blocks wrote by ordinary stores. What loads bring needs no more than mbarrier_wait_parity.
+// For what other blocks wrote or sent. What loads bring needs no more than mbarrier_wait_parity.
 __device__ __forceinline__ void wait_for_cluster(unsigned long long* mbarrier, unsigned parity)
 {
     while (!cupytma::mbarrier_try_wait_parity_acquire_cluster(mbarrier, parity)) {

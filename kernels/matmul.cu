@@ -5,8 +5,8 @@
 // (PING_PONG), so that one multiplies while the other writes its result. With SPLIT the blocks of a cluster add up
 // parts of K of the same tile, and each finishes some of its columns, in a fixed order. RESIDENT blocks share a
 // multiprocessor, so that those of the next product load while this one ends.
-#include <matmul_tiles.cuh>
 #include <matmul_result.cuh>
+#include <matmul_sums.cuh>
 
 struct Barriers {
     unsigned long long* full;     // of each stage: loaded
@@ -300,130 +300,6 @@ __device__ __forceinline__ void add_up(
     }
 }
 
-#if SPLIT > 1
-// Octets of columns that a block finishes.
-__device__ __forceinline__ unsigned octets_of(unsigned rank)
-{
-    const unsigned begin = rank * own_octets, left = begin < octets ? octets - begin : 0;
-    return left < own_octets ? left : own_octets;
-}
-
-// Where a thread has its numbers of an octet and of 64 rows, among those that its warp sends a block.
-__device__ __forceinline__ unsigned place_in_parcel(unsigned octet, unsigned block)
-{
-    return ((octet % own_octets * ROW_BLOCKS + block) * warp_threads + threadIdx.x % warp_threads) * 16;
-}
-
-// Where this warp's parcel for another block lies among all that are sent, or the one that another block sent it.
-__device__ __forceinline__ unsigned parcel_place(unsigned other, unsigned rank)
-{
-    return ((other - (other > rank)) * consumer_warps + threadIdx.x / warp_threads) * parcel_bytes;
-}
-
-// Calls `send` with the other block, the place in the parcel and the four numbers, for all that this thread sends.
-template <typename Send>
-__device__ __forceinline__ void for_each_sent(const float (&sum)[ROW_BLOCKS][tile_columns / 2], Send send)
-{
-#pragma unroll
-    for (unsigned octet = 0; octet < octets; ++octet) {
-        const unsigned to = octet / own_octets;
-        if (to == cluster_rank()) {
-            continue;
-        }
-#pragma unroll
-        for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
-            const float* all = &sum[block][octet * 4];
-            const float four[4] = {all[0], all[1], all[2], all[3]};
-            send(to, place_in_parcel(octet, block), four);
-        }
-    }
-}
-
-// Each warp lays out its parcels where the stages were, and the copy engine brings them to the other blocks' warps.
-__device__ __forceinline__ void send_parcels(
-    const float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
-{
-    const unsigned rank = cluster_rank(), to = threadIdx.x % warp_threads;
-    for_each_sent(sum, [&](unsigned other, unsigned place, const float (&four)[4]) {
-        *reinterpret_cast<float4*>(shared + parcel_place(other, rank) + place) =
-            make_float4(four[0], four[1], four[2], four[3]);
-    });
-    cupytma::fence_proxy_async_shared_cta();
-    __syncwarp();
-    cupytma::barrier_cluster_wait();  // the others have initialised their mbarriers
-    if (const unsigned bytes = octets_of(to) * octet_bytes; to < split && to != rank && bytes > 0) {
-        const auto there = [&](void* here) { return reinterpret_cast<void*>(cupytma::mapa_generic_u64(here, to)); };
-        cupytma::bulk_copy_to_shared_cluster_from_shared_cta(
-            there(shared + partial_offset + parcel_place(rank, to)), shared + parcel_place(to, rank), bytes,
-            static_cast<unsigned long long*>(there(barriers.partial)));
-    }
-    if (octets_of(rank) > 0) {
-        cupytma::mbarrier_wait_parity(barriers.partial, 0);
-    }
-    cupytma::barrier_cluster_arrive_relaxed();  // this block has what the others had for it
-}
-
-// Each thread writes its numbers into the parcels of the other blocks.
-__device__ __forceinline__ void send_numbers(
-    const float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
-{
-    const unsigned rank = cluster_rank();
-    cupytma::barrier_cluster_wait();  // as above
-    for_each_sent(sum, [&](unsigned other, unsigned place, const float (&four)[4]) {
-        send_to(
-            cupytma::mapa_shared_cluster_u32(shared + partial_offset + parcel_place(rank, other) + place, other), four,
-            cupytma::mapa_shared_cluster_u32(barriers.partial, other));
-    });
-    if (octets_of(rank) > 0) {
-        wait_for_cluster(barriers.partial, 0);
-    }
-}
-
-// Replaces this block's part of the sum by the whole one, in those columns that are this block's.
-__device__ __forceinline__ void add_parts(
-    float (&sum)[ROW_BLOCKS][tile_columns / 2], unsigned char* shared, const Barriers& barriers)
-{
-    meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
-    if constexpr (parcels) {
-        send_parcels(sum, shared, barriers);
-    } else {
-        send_numbers(sum, shared, barriers);
-    }
-    const unsigned rank = cluster_rank();
-    const unsigned char* partial = shared + partial_offset;
-#pragma unroll
-    for (unsigned octet = 0; octet < octets; ++octet) {
-        if (octet / own_octets != rank) {
-            continue;
-        }
-#pragma unroll
-        for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
-            float whole[4] = {};
-#pragma unroll
-            for (unsigned from = 0; from < split; ++from) {
-                if (from == rank) {
-#pragma unroll
-                    for (unsigned i = 0; i < 4; ++i) {
-                        whole[i] += sum[block][octet * 4 + i];
-                    }
-                    continue;
-                }
-                const float4 there = *reinterpret_cast<const float4*>(
-                    partial + parcel_place(from, rank) + place_in_parcel(octet, block));
-                whole[0] += there.x;
-                whole[1] += there.y;
-                whole[2] += there.z;
-                whole[3] += there.w;
-            }
-#pragma unroll
-            for (unsigned i = 0; i < 4; ++i) {
-                sum[block][octet * 4 + i] = whole[i];
-            }
-        }
-    }
-}
-#endif
-
 // Run by the threads of one consumer.
 __device__ __forceinline__ void multiply_tiles(
     const CUtensorMap& out_map, const Product& product, const Scaling& scaling, unsigned char* out,
@@ -450,7 +326,7 @@ __device__ __forceinline__ void multiply_tiles(
             }
         });
 #if SPLIT > 1
-        add_parts(sum, shared, barriers);
+        add_parts(sum, shared, barriers.partial);
 #endif
         result.write(sum, tiles.row() + (PING_PONG ? 0 : static_cast<int>(group * group_rows)), tiles.column());
     }
@@ -478,8 +354,7 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::mbarrier_init(barriers.partial, 1);
         cupytma::fence_mbarrier_init();
 #if SPLIT > 1
-        cupytma::mbarrier_arrive_expect_tx_sink(
-            barriers.partial, octets_of(cluster_rank()) * (split - 1) * consumer_warps * octet_bytes);
+        cupytma::mbarrier_arrive_expect_tx_sink(barriers.partial, bytes_of_parts());
 #endif
     }
     // No block is written to or told of anything before its mbarriers are there; parts of sums are sent late.

@@ -64,10 +64,10 @@ constexpr unsigned parcel_bytes = own_octets * octet_bytes;
 constexpr bool parcels = split > 1 && PARCELS;
 constexpr unsigned partial_bytes = (split - 1) * consumer_warps * parcel_bytes;
 
-// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile,
-// and what it sends and lays out of the sum lies where the stages were.
+// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile, and
+// lays out its parcels and the result where the stages were.
 constexpr unsigned stages_bytes = stages * stage_bytes, buffers_bytes = consumers * buffers * buffer_bytes;
-constexpr unsigned buffers_offset = split > 1 ? partial_bytes : stages_bytes;
+constexpr unsigned buffers_offset = split == 1 ? stages_bytes : parcels ? partial_bytes : 0;
 static_assert(split == 1 || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");
 constexpr unsigned partial_offset = stages_bytes;
 constexpr unsigned barriers_offset = split > 1 ? partial_offset + partial_bytes : buffers_offset + buffers_bytes;

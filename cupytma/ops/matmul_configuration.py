@@ -95,9 +95,10 @@ class Configuration:
         return min(2, self.sums - 1)
 
     def may_begin_before(self, m: int) -> bool:
-        """Whether loads of b begin before the kernels before have ended, where that is allowed: if it has the rows.
+        """Whether loads of b begin before the kernels before have ended, where that is allowed.
 
-        As columns they gain nothing: they take from what the work before still loads (measured).
+        If it has the rows, for few rows of a. As columns they gain nothing: they take from what the work before still
+        loads (measured).
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Configuration:
         line = self.line_bytes(result_bytes) // result_bytes
         if not self.is_swapped:
             return line
-        whole = gcd(self.own_columns, self.tile_columns % self.own_columns)
+        whole = gcd(self.own_columns, self.tile_columns)
         return next(step for step in range(min(whole, line), 0, -8) if whole % step == 0)
 
     def buffer_bytes(self, result_bytes: int) -> int:
@@ -164,6 +165,12 @@ class Configuration:
         beside = self.sent_bytes if self.split > 1 else self.buffer_bytes(result_bytes)
         barriers = (2 * stages + self.consumers + 1) * _BARRIER_BYTES
         return stages * self.stage_bytes + beside + barriers + SWIZZLE_PERIOD
+
+    def least_stages(self, result_bytes: int) -> int:
+        """Two, or as many as have room for what is laid out where they were, if a sum is shared."""
+        later = self.buffer_bytes(result_bytes) if self.split > 1 else 0
+        later += self.sent_bytes if self.sends_parcels else 0
+        return max(2, -(-later // self.stage_bytes))
 
     def steps(self, result_bytes: int) -> int:
         """In which a warpgroup lays out what its block finishes of a tile."""
@@ -233,11 +240,10 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
             return f"{extent} rows of an operand cannot be loaded in {parts} parts"
         if not matrix.is_mn_major and extent > parts * MAX_BOX:
             return f"{extent // parts} rows of an operand are more than a box has, {MAX_BOX}"
-    stages = c.stages(operands.result_bytes, most_bytes)
-    if stages < 2:
-        return "two stages do not fit into shared memory"
-    if c.split > 1 and (later := c.sent_bytes + c.buffer_bytes(operands.result_bytes)) > stages * c.stage_bytes:
-        return f"{later} B of sums and results do not fit where the stages were, {stages * c.stage_bytes} B"
+    stages, least = c.stages(operands.result_bytes, most_bytes), c.least_stages(operands.result_bytes)
+    if stages < least:
+        later = ", where sums and results are laid out," if least > 2 else ""
+        return f"{counted(least, 'stage')}{later} do not fit into shared memory"
     return ""
 
 

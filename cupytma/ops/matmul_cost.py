@@ -19,35 +19,35 @@ from cupytma.targets import target
 # few rows take longer than is said here.
 _CLOCK = 1.8e9  # cycles a second
 _PEAK_BYTES = 4.55e12  # a second, from memory, at most
-
-# What it knows of the kernels there. All are fitted together to times of 137 products on an H200, and none of the rates
-# alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 5.16e12  # a second, from memory
-_CACHE_BYTES = 1.9e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 109  # a cycle, into one multiprocessor
 _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written or read
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
-_LAUNCH = 6.97e-7  # seconds that a launch takes after the one before
-_FILLING = 431  # cycles until the first stage is there
+
+# What it knows of the kernels there. All are fitted together to times of 137 products on an H200, and none of the rates
+# alone is what the device reaches: what is said to overlap takes its part of them.
+_MEMORY_BYTES = 5.13e12  # a second, from memory
+_CACHE_BYTES = 1.88e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 108  # a cycle, into one multiprocessor
+_LAUNCH = 6.62e-7  # seconds that a launch takes after the one before
+_FILLING = 478  # cycles until the first stage is there
 _PREPARED = 0.797  # of filling: what is left where loads of weights begin before
-_PLACING = 432  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.514  # of that, a launch and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 310  # cycles until a buffer that the result is laid out in is free again
+_PLACING = 310  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.494  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 628  # cycles until a buffer that the result is laid out in is free again
 # Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
-_WRITING, _TRANSPOSING = 13.5, 9.71
-_SHARING, _SENDING = 63.5, 0.0887  # cycles for each block that shares a sum, and for each byte that it sends the others
-_STAGE = 10.8  # cycles of a stage beside what is the slowest of it
-_STORED = 0.176  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1530  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_WRITING, _TRANSPOSING = 9.03, 9.02
+_SHARING, _SENDING = 48, 0.0962  # cycles for each block that shares a sum, and for each byte that it sends the others
+_STAGE = 10.5  # cycles of a stage beside what is the slowest of it
+_STORED = 0.181  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1.54e+03  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.77, (2, 1): 0.783, (1, 2): 0.124}
-_OUTSIDE = 7.12  # cycles of a stage for each row that is loaded from outside of a
-_CLUSTER = 0.135  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 0.828  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.102  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.376  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 1.25, (2, 1): 0.948, (1, 2): 0.124}
+_OUTSIDE = 7.66  # cycles of a stage for each row that is loaded from outside of a
+_CLUSTER = 0.13  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_AGAIN = 0.871  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.0922  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.381  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Cost:
     Attributes
     ----------
     seconds : float
+    ranked_seconds : float
+        By which ways are compared: the model's own figure, which may be less than the floor where memory is the limit.
     waves : int
         Rounds of tiles that are worked on at the same time.
     flops : int
@@ -68,6 +70,7 @@ class Cost:
     """
 
     seconds: float
+    ranked_seconds: float
     waves: int
     flops: int
     bytes: int
@@ -126,7 +129,7 @@ def cost_of(
         Each stage's sum is added in float32.
     multiprocessors : int
     is_static : bool
-        Loads of b may begin before the kernel before this one has ended: they do where b has the rows.
+        Loads of b may begin before the kernel before this one has ended, as `Configuration.may_begin_before` says.
     """
     c, o, kind = configuration, operands, operands.a.type
     row_tiles, column_tiles = tiles_of(c, o)
@@ -141,7 +144,7 @@ def cost_of(
     is_beside = is_prepared and c.resident > 1
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
-    writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) / c.split
+    writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) * c.own_columns / c.tile_columns
     writing += _AWAITING * max(0, c.steps(o.result_bytes) - BUFFERS)
     sharing = _SHARING * c.split + _SENDING * c.sent_bytes if c.split > 1 else 0
     last_sharing = sharing * (_BESIDE if is_beside else 1)
@@ -165,4 +168,4 @@ def cost_of(
     seconds = launch + filling / _CLOCK + longer + _OVERLAP * shorter
     peak = 2 * kind.multiply_adds * multiprocessors * _CLOCK
     floor = max(flops / peak, size / _PEAK_BYTES)
-    return Cost(max(seconds, floor), waves, flops, size, floor)
+    return Cost(max(seconds, floor), seconds, waves, flops, size, floor)

@@ -301,7 +301,7 @@ def _operand_map(matrix: Matrix, share: int) -> TensorMap:
     ).encode()
 
 
-_HEADERS = ("cluster_blocks.cuh", "matmul_registers.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
+_HEADERS = ("cluster_blocks.cuh", "matmul_registers.cuh", "matmul_tiles.cuh", "matmul_result.cuh", "matmul_sums.cuh")
 _CALLED = re.compile(r"\bcupytma::(\w+)")
 
 

@@ -17,7 +17,7 @@ from cupytma.sim.program.errors import check_range
 from cupytma.targets import DEFAULT_TARGET
 from cupytma.tensormap.arrays import view_of
 
-_SHARING_BARRIER = 3
+_SHARING_BARRIER = 3  # of all threads that multiply
 Numbers = npt.NDArray[np.float32]
 Offsets = npt.NDArray[np.int64]
 
@@ -40,10 +40,9 @@ def matmul_program(
     multiprocessors : int
         Blocks that run at once; clusters beyond them take their tiles later.
     stages : int
-        Pieces in flight in a block. Default: as many as the kernel has. What blocks that share a sum send one another
-        has to fit where they were.
+        Pieces in flight in a block, at least `Configuration.least_stages`. Default: as many as the kernel has.
     static_b : bool
-        Loads of b begin first, where they are the rows.
+        Loads of b begin first, as `Configuration.may_begin_before` says.
 
     Returns
     -------
@@ -63,8 +62,7 @@ def matmul_program(
         raise ArrayError("out is empty, and nothing is launched for it")
     check_range("multiprocessors", multiprocessors, 1, 2**20)
     c, cluster = plan.configuration, plan.configuration.cluster
-    later = c.sent_bytes + c.buffer_bytes(operands.result_bytes) if c.split > 1 else 0
-    least = max(2, -(-later // c.stage_bytes))
+    least = c.least_stages(operands.result_bytes)
     ring = plan.stages if stages is None else check_range("stages", stages, least, 64)
     clusters = plan.tiles if c.split > 1 else min(plan.tiles, max(1, multiprocessors // cluster))
     program = Program("matmul", blocks=clusters * cluster, cluster=cluster)
@@ -115,13 +113,14 @@ class _Schedule:
         self.rows = [program.shared_array(f"rows[{i}]", c.tile_rows * SPAN_BYTES) for i in range(stages)]
         self.columns = [program.shared_array(f"columns[{i}]", c.tile_columns * SPAN_BYTES) for i in range(stages)]
         self.step = c.step_columns(plan.operands.result_bytes)
-        # With one tile, what is sent and laid out of its sum lies where the stages were.
+        # With one tile, parcels and its result are laid out where the stages were.
         later = 0
         self.sent: list[list[ProgramArray]] = []
         self.partial: list[list[ProgramArray]] = []
         if c.split > 1:
-            self.sent = self.parcels("sent", 0)
             self.partial = self.parcels("partial", stages * c.stage_bytes)
+        if c.sends_parcels:
+            self.sent = self.parcels("sent", 0)
             later = c.sent_bytes
         size = INSTRUCTION_ROWS * self.step * plan.operands.result_bytes
         self.buffers = [

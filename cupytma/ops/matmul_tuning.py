@@ -224,7 +224,7 @@ def candidates(plan: MatmulPlan) -> list[MatmulPlan]:
         Of any configuration.
     """
     costs = {
-        c: cost_of(c, plan.operands, plan.is_promoted, plan.multiprocessors, plan.is_static).seconds
+        c: cost_of(c, plan.operands, plan.is_promoted, plan.multiprocessors, plan.is_static).ranked_seconds
         for c in possible(plan.operands, plan.is_promoted, plan.most_bytes, plan.multiprocessors)
     }
     least = min(costs.values())

@@ -77,9 +77,10 @@ def matmul(
         is added in float32; with this, all is left to them.
     static_b : bool
         The caller's word that no work that has not ended writes `b`: its loads may then begin before (programmatic
-        dependent launch). That work is the kernel launched just before on the stream, and where that is a product too,
-        also what comes before it: products that follow one another begin while several of them still run. Weights are
-        safe that were written before a kernel launched the ordinary way, a copy or a synchronisation.
+        dependent launch), and do for up to 64 rows of `a`. That work is the kernel launched just before on the stream,
+        and where that is a product too, also what comes before it: products that follow one another begin while several
+        of them still run. Weights are safe that were written before a kernel launched the ordinary way, a copy or a
+        synchronisation.
     configuration : cupytma.ops.matmul_configuration.Configuration, optional
         How to tile it. Default: what ``matmul.autotune`` measured for products like this on GPUs like this; else what
         a model of the GPU finds cheapest.

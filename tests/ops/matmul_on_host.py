@@ -20,7 +20,7 @@ from cupytma.tensormap.arrays import view_of
 
 COMPILER = shutil.which("g++")
 _HERE = Path(__file__).parent / "matmul_host"
-_OURS = ("cluster_blocks.cuh", "matmul_tiles.cuh", "matmul_result.cuh")
+_OURS = ("cluster_blocks.cuh", "matmul_tiles.cuh", "matmul_result.cuh", "matmul_sums.cuh")
 _TYPES = {"e4m3": 0, "e5m2": 1, "bf16": 2, "f16": 3, "tf32": 4}
 _CALL = """
 extern "C" int host_matmul(

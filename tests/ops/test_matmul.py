@@ -162,7 +162,7 @@ def test_every_configuration_fits_some_product() -> None:
         (Configuration(1, 24), "shorter than the 64 B"),
         (Configuration(1, 64, 8, 2), "16 blocks are more than"),
         (Configuration(1, 8, 2, is_swapped=True), "cannot be loaded in 2 parts"),
-        (Configuration(2, 128, split=8, is_swapped=True), "B of sums and results do not fit where the stages were"),
+        (Configuration(2, 128, split=8, is_swapped=True), "3 stages, where sums and results are laid out, do not fit"),
         (Configuration(1, 64, is_ping_pong=True, consumers=1), "ping-pong: one warpgroup takes no turns"),
         ("fast", "is no Configuration"),
     ],
@@ -203,7 +203,7 @@ def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kerne
             assert c.consumers == 2 or not c.is_ping_pong, c
             assert c.split == 1 or c.cluster == c.split, c
             assert c.cluster <= 8, c
-            assert plan.stages >= 2, c
+            assert plan.stages >= c.least_stages(size) >= 2, c
             assert plan.size.shared_bytes <= HOPPER.shared_bytes, c
             assert c.resident == 1 or (plan.size.shared_bytes + 1024) * c.resident <= HOPPER.shared_bytes + 1024, c
             assert c.threads * c.resident <= 2048, c

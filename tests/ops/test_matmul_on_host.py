@@ -203,13 +203,24 @@ WAITS = {
     "a block ends when its stores have read": (
         "cupytma::bulk_wait_group_read<0>();", "", C(1, 64), 272, "bfloat16",
     ),
-    "parts are sent when the others are there": (
-        "    cupytma::barrier_cluster_wait();  // the others have", "  //", C(1, 64, split=2, is_swapped=True), 272,
+    "parcels are sent when the others are there": (
+        "    cupytma::barrier_cluster_wait();  // before parcels", "  //", C(1, 64, split=2, is_swapped=True), 272,
         "bfloat16",
     ),
     "numbers are sent when the others are there": (
-        "    cupytma::barrier_cluster_wait();  // as above", "  //", C(1, 16, split=2, is_swapped=True), 272,
+        "    cupytma::barrier_cluster_wait();  // before numbers", "  //", C(1, 16, split=2, is_swapped=True), 272,
         "bfloat16",
+    ),
+    "parts are added when they have come": (
+        "        wait_for_cluster(arrived, 0);", "", C(1, 64, split=2, is_swapped=True), 272, "bfloat16",
+    ),
+    "a block ends when its parcels have been read": (
+        "    if constexpr (parcels) {\n        cupytma::barrier_cluster_wait();", "    if constexpr (false) {",
+        C(1, 64, split=2, is_swapped=True), 272, "bfloat16",
+    ),
+    "results are laid out beside parcels": (
+        "split == 1 ? stages_bytes : parcels ? partial_bytes : 0;", "split == 1 ? stages_bytes : 0;",
+        C(1, 64, split=2, is_swapped=True), 272, "bfloat16",
     ),
 }  # fmt: skip
 

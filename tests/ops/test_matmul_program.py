@@ -10,6 +10,7 @@ from cupytma.errors import ArrayError
 from cupytma.ops import matmul_program
 from cupytma.ops.matmul_configuration import Configuration
 from cupytma.ops.simulated_copy import span_of
+from cupytma.sim.program import ProgramError
 
 C = Configuration
 CASES = [
@@ -86,3 +87,9 @@ def test_every_step_of_the_kernel_is_needed(kind: str, step: str) -> None:
 def test_an_empty_result_has_no_schedule() -> None:
     with pytest.raises(ArrayError, match="out is empty"):
         matmul_program(*operands(0, 64, 128, "bfloat16"), matrix(0, 64, "bfloat16"))
+
+
+def test_fewer_stages_than_parcels_and_results_take_are_refused() -> None:
+    arrays = *operands(70, 136, 400, "float16"), matrix(70, 136, "bfloat16", 16)
+    with pytest.raises(ProgramError, match=r"stages is 2; it must be 3 to 64"):
+        matmul_program(*arrays, configuration=C(2, 72, split=4, is_swapped=True), stages=2)

@@ -183,7 +183,7 @@ def test_a_lost_context_ends_the_tuning() -> None:
 def test_candidates_are_the_ways_that_the_model_does_not_find_far_too_expensive() -> None:
     plan = planned(4096, 4096, 4096)
     costs = {
-        c: cost_of(c, plan.operands, plan.is_promoted, 132).seconds
+        c: cost_of(c, plan.operands, plan.is_promoted, 132).ranked_seconds
         for c in possible(plan.operands, plan.is_promoted, HOPPER.shared_bytes, 132)
     }
     found = candidates(plan)
