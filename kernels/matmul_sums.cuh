@@ -1,5 +1,5 @@
-// With SPLIT: how the blocks of a cluster make one sum of their parts of it. Each finishes some of the tile's columns, and
-// gets from each other block what that has of these, a parcel from each warp.
+// With SPLIT: how the blocks of a cluster make one sum of their parts of it. Each finishes some of the tile's columns,
+// and gets from each other block what that has of these, a parcel from each warp.
 #pragma once
 #include <matmul_result.cuh>
 

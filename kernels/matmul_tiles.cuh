@@ -53,8 +53,8 @@ static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines o
 static_assert(tile_columns % step_columns == 0 || !SWAPPED, "lines of the transposed result are not written twice");
 static_assert(tile_columns >= step_columns && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");
 
-// With SPLIT each block finishes so many octets of columns that follow one another, the last ones fewer or none. It gets
-// these of each other block's sum, a parcel from each warp.
+// With SPLIT each block finishes so many octets of columns that follow one another, the last ones fewer or none. It
+// gets these of each other block's sum, a parcel from each warp.
 constexpr unsigned octets = tile_columns / 8, own_octets = (octets + split - 1) / split;
 static_assert(split == 1 || (own_octets * 8 % step_columns == 0 && tile_columns % step_columns == 0), "whole steps");
 constexpr unsigned consumer_warps = consumers * warpgroup_warps;
@@ -64,8 +64,8 @@ constexpr unsigned parcel_bytes = own_octets * octet_bytes;
 constexpr bool parcels = split > 1 && PARCELS;
 constexpr unsigned partial_bytes = (split - 1) * consumer_warps * parcel_bytes;
 
-// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile, and
-// lays out its parcels and the result where the stages were.
+// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile,
+// and lays out its parcels and the result where the stages were.
 constexpr unsigned stages_bytes = stages * stage_bytes, buffers_bytes = consumers * buffers * buffer_bytes;
 constexpr unsigned buffers_offset = split == 1 ? stages_bytes : parcels ? partial_bytes : 0;
 static_assert(split == 1 || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from math import gcd
 
 from cupytma.errors import ArrayError
-from cupytma.limits import MAX_BOX, RESERVED_SHARED_BYTES, SWIZZLE_PERIOD, WARP_THREADS, WARPGROUP_THREADS
+from cupytma.limits import (
+    MAX_BOX,
+    PORTABLE_CLUSTER,
+    RESERVED_SHARED_BYTES,
+    SWIZZLE_PERIOD,
+    WARP_THREADS,
+    WARPGROUP_THREADS,
+)
 from cupytma.ops.matmul_operands import Operands
 from cupytma.runtime.given import shown
 from cupytma.words import counted
@@ -15,11 +22,11 @@ SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
 MOST_STAGES = 12
-# Of a, up to which loads of b begin before the work before has ended, where that is allowed: beyond these they took as
-# long or longer so (measured: at 128 rows 0 to 6 %).
+# Of a, up to which loads of b begin before the work before has ended, where that is allowed: with more, products mostly
+# took longer so (measured: with 128 rows up to 6 %).
 MOST_ROWS_BEFORE = 64
 # Of a tile whose sum is shared, up to which threads send the numbers that they have; parcels of more are sent whole
-# (measured: of 8 columns that costs 1 to 8 % of the product, and of 24 and more it wins 3 to 17 %).
+# (measured: with 8 columns that takes 1 to 8 % of the product longer, with 24 and more mostly less, up to 17 %).
 MOST_SINGLE_COLUMNS = 16
 MOST_ROUND = 16  # stages whose sums are added in float32 while the tensor cores go on
 _BARRIER_BYTES = 8
@@ -207,7 +214,6 @@ _LEGAL: dict[str, tuple[int, ...]] = {
     "consumers": (1, 2),
     "resident": (1, 2, 3, 4),
 }
-_MOST_CLUSTER = 8  # blocks of a cluster, on every device
 
 
 def _illegal(configuration: Configuration) -> str:
@@ -228,8 +234,8 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         return f"a thread has no registers for {1 + is_promoted} × {c.row_blocks * c.tile_columns // 2} accumulators"
     if c.is_ping_pong and c.consumers == 1:
         return "one warpgroup takes no turns"
-    if c.cluster > _MOST_CLUSTER:
-        return f"{c.cluster} blocks are more than a cluster has, {_MOST_CLUSTER}"
+    if c.cluster > PORTABLE_CLUSTER:
+        return f"{c.cluster} blocks are more than a cluster has, {PORTABLE_CLUSTER}"
     if c.split > 1 and (c.is_ping_pong or c.cluster != c.split or not c.is_swapped):
         return "K is split in swapped, cooperative tiles without other clusters"
     if not c.is_swapped and c.tile_columns * operands.result_bytes < (line := c.line_bytes(operands.result_bytes)):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupytma.ops.matmul_configuration import (
-    BUFFERS,
-    INSTRUCTION_ROWS,
-    SPAN_BYTES,
-    Configuration,
-    tiles_of,
-)
+from cupytma.ops.matmul_configuration import BUFFERS, INSTRUCTION_ROWS, SPAN_BYTES, Configuration, tiles_of
 from cupytma.ops.matmul_operands import Operands
 from cupytma.targets import target
 
@@ -23,7 +17,8 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels there. All are fitted together to times of 137 products on an H200, and none of the rates
+# What it knows of the kernels there. All are fitted together to times of 137 products on an H200 (two of them, of 1 and
+# 16 rows with static_b, as tests/benchmarks/bench_matmul.py measures them, with longer samples), and none of the rates
 # alone is what the device reaches: what is said to overlap takes its part of them.
 _MEMORY_BYTES = 5.13e12  # a second, from memory
 _CACHE_BYTES = 1.88e13  # a second, from L2 into all multiprocessors
@@ -39,7 +34,7 @@ _WRITING, _TRANSPOSING = 9.03, 9.02
 _SHARING, _SENDING = 48, 0.0962  # cycles for each block that shares a sum, and for each byte that it sends the others
 _STAGE = 10.5  # cycles of a stage beside what is the slowest of it
 _STORED = 0.181  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1.54e+03  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_LATENCY = 1540  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
 _PROMOTING = {(1, 1): 1.25, (2, 1): 0.948, (1, 2): 0.124}

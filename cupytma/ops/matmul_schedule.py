@@ -298,13 +298,13 @@ class _Schedule:
             if rank == t.rank:
                 whole += total[:, own]
             else:
-                part = yield t.read_shared(self.partial[t.index][rank - (rank > t.rank)][: own.size])
+                part = yield t.read_shared(self.partial[t.index][_place(rank, t.rank)][: own.size])
                 whole += part.T
         total[:, own] = whole
 
     def send_parcels(self, t: Thread, parts: dict[int, Any]) -> Body:
         """Lay out columns for other blocks where the stages were, from where the copy engine brings them."""
-        parcels = {rank: self.sent[t.index][rank - (rank > t.rank)][: len(part)] for rank, part in parts.items()}
+        parcels = {rank: self.sent[t.index][_place(rank, t.rank)][: len(part)] for rank, part in parts.items()}
         for rank, parcel in parcels.items():
             yield t.write_shared(parcel, parts[rank])
         yield t.fence_proxy_async(space="shared::cta").named("proxy fence before sending")
@@ -319,7 +319,7 @@ class _Schedule:
 
     def sent_to(self, t: Thread, rank: int, columns: int) -> ProgramArray:
         """Where another block has what this one sends it."""
-        return self.partial[t.index][t.rank - (t.rank > rank)].mapa(rank)[:columns]
+        return self.partial[t.index][_place(t.rank, rank)].mapa(rank)[:columns]
 
     def parcels(self, name: str, offset: int) -> list[list[ProgramArray]]:
         """What each warpgroup sends each other block of a tile's sum, or gets from it: columns, one after the other."""
@@ -385,6 +385,11 @@ class _Schedule:
             places = places_of(start, o.result_bytes, [(along, o.out.strides[1]), (across, o.out.strides[0])])
             bytes_of_lines = np.ascontiguousarray(lines[:across, :along]).view(np.uint8).reshape(places.shape)
             yield t.write_global(self.out[places], bytes_of_lines)
+
+
+def _place(other: int, rank: int) -> int:
+    """Of another block among those that are not block `rank`."""
+    return other - (other > rank)
 
 
 def _elements(shared: npt.NDArray[np.uint8], dtype: Any, rows: int, matrix: Matrix) -> Numbers:
