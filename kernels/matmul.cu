@@ -141,10 +141,13 @@ struct Operand {
 // The multiplying side of the ring.
 class Consumer {
 public:
-    __device__ Consumer(unsigned char* shared, const Barriers& barriers, unsigned group)
+    // Of so many stages in all.
+    __device__ Consumer(unsigned char* shared, const Barriers& barriers, unsigned group, unsigned all)
         : barriers(barriers), rows(Operand<ROWS_MN_MAJOR>::descriptor(
                                   shared + (PING_PONG ? 0 : group * ROW_BLOCKS * group_bytes))),
-          columns(Operand<COLUMNS_MN_MAJOR>::descriptor(shared + rows_bytes))
+          columns(Operand<COLUMNS_MN_MAJOR>::descriptor(shared + rows_bytes)),
+          reloaded(all > stages ? all - stages : 0), tells(threadIdx.x % warp_threads < sharers),
+          empty(sharers > 1 ? mbarrier_of(sharer(tells ? threadIdx.x % warp_threads : 0), barriers.empty) : barriers.empty)
     {
     }
 
@@ -169,17 +172,27 @@ public:
         cupytma::wgmma_commit_group();
     }
 
-    // Tells the blocks that load this stage that this warp has read it.
+    // Tells the blocks that load this stage that this warp has read it; other blocks not where they load it no more, for
+    // they may have ended.
     __device__ __forceinline__ void release(unsigned stage)
     {
-        const unsigned lane = threadIdx.x % warp_threads;
-        if constexpr (sharers > 1) {
-            if (lane < sharers) {
-                give_back_at(&barriers.empty[stage], sharer(lane));
+        if constexpr (sharers == 1) {
+            if (tells) {
+                cupytma::mbarrier_arrive_sink(&empty[stage]);
             }
-        } else if (lane == 0) {
-            cupytma::mbarrier_arrive_sink(&barriers.empty[stage]);
+        } else {
+            if (tells && released < reloaded) {
+                give_back(&empty[stage]);
+            }
+            ++released;
         }
+    }
+
+    // Leaves stages to the other consumer.
+    __device__ void skip(unsigned blocks)
+    {
+        at.advance(blocks);
+        released += blocks;
     }
 
     Position at;
@@ -187,6 +200,10 @@ public:
 private:
     const Barriers& barriers;
     const unsigned long long rows, columns;
+    const unsigned reloaded;  // stages that are loaded again once they are read
+    const bool tells;         // a block each
+    unsigned long long* const empty;  // of the block that this thread tells
+    unsigned released = 0;
 };
 
 template <int Blocks, int Registers>
@@ -306,13 +323,14 @@ __device__ __forceinline__ void multiply_tiles(
     unsigned char* shared, const Barriers& barriers, unsigned group)
 {
     const Depth depth(product);
-    Consumer consumer(shared, barriers, group);
+    Tiles tiles(product);
+    Consumer consumer(shared, barriers, group, tiles.number_left() * depth.blocks());
     Result result(out_map, product, scaling, out, shared, group);
     unsigned number = 0;  // of the tile, among this block's
 #pragma unroll 1
-    for (Tiles tiles(product); tiles.left(); tiles.next(), ++number) {
+    for (; tiles.left(); tiles.next(), ++number) {
         if (PING_PONG && number % consumers != group) {
-            consumer.at.advance(depth.blocks());
+            consumer.skip(depth.blocks());
             continue;
         }
         if (PING_PONG) {
@@ -367,7 +385,9 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         __syncthreads();
     }
     cupytma::griddepcontrol_launch_dependents();
-    const unsigned group = threadIdx.x / warpgroup_threads;
+    // The compiler does not know that it is the same for all threads of a warp, and would not keep matrix descriptors in
+    // uniform registers, from where wgmma takes them.
+    const unsigned group = __shfl_sync(~0u, threadIdx.x / warpgroup_threads, 0);
     if (group == consumers) {
         if constexpr (gives_registers) {
             cupytma::setmaxnreg_dec<LOADING_REGISTERS>();
@@ -378,6 +398,9 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
                 cupytma::prefetch_tensormap(&columns_map);
             }
             load_tiles(rows_map, columns_map, product, shared, barriers);
+            if (product.by_unit) {
+                cupytma::prefetch_tensormap(&out_map);  // not before: the loads would wait for it
+            }
         }
         __syncwarp();
 #if SPLIT > 1
@@ -393,10 +416,8 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
         multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
     }
-    // No block ends while others may load for it, tell it or read what it has laid out for them.
+    // No block ends while others may read what it has laid out for them. What they load for it and tell it of it waits for.
     if constexpr (parcels) {
         cupytma::barrier_cluster_wait();
-    } else if constexpr (cluster_blocks > 1 && split == 1) {
-        meet_cluster();
     }
 }

@@ -61,10 +61,10 @@ __device__ __forceinline__ void send_parcels(
     __syncwarp();
     cupytma::barrier_cluster_wait();  // before parcels leave, the others have initialised their mbarriers
     if (const unsigned bytes = octets_of(to) * octet_bytes; to < split && to != rank && bytes > 0) {
-        const auto there = [&](void* here) { return reinterpret_cast<void*>(cupytma::mapa_generic_u64(here, to)); };
+        void* there = reinterpret_cast<void*>(
+            cupytma::mapa_generic_u64(shared + partial_offset + parcel_place(rank, to), to));
         cupytma::bulk_copy_to_shared_cluster_from_shared_cta(
-            there(shared + partial_offset + parcel_place(rank, to)), shared + parcel_place(to, rank), bytes,
-            static_cast<unsigned long long*>(there(arrived)));
+            there, shared + parcel_place(to, rank), bytes, mbarrier_of(to, arrived));
     }
 }
 

@@ -88,7 +88,12 @@ struct Product {
 struct Position {
     unsigned stage = 0, parity = 0;
 
-    __device__ void advance(unsigned count = 1)
+    __device__ void advance()
+    {
+        stage = stage + 1 < stages ? stage + 1 : 0;
+        parity ^= stage == 0;
+    }
+    __device__ void advance(unsigned count)
     {
         stage += count;
         parity ^= stage / stages % 2;
@@ -105,6 +110,12 @@ public:
         place();
     }
     __device__ bool left() const { return tile < count; }
+    // Tiles of this block, from this one on.
+    __device__ unsigned number_left() const
+    {
+        const unsigned clusters = gridDim.x / cluster_blocks;
+        return left() ? (count - tile + clusters - 1) / clusters : 0;
+    }
     __device__ void next()
     {
         tile += gridDim.x / cluster_blocks;

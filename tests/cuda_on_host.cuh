@@ -93,6 +93,11 @@ namespace cupytma {
 struct Mbarrier {
     unsigned count, pending, phase;
     long long bytes;
+    unsigned waited = 0;  // phases whose end somebody has waited for
+    bool is_told = false;  // by other blocks
+
+    // Nobody tells a block anything that it does not wait for: it may have ended.
+    bool is_awaited() const { return !is_told || (pending == count && phase == waited); }
 };
 inline std::map<const void*, Mbarrier> mbarriers;
 inline std::mutex mbarriers_mutex;
@@ -131,6 +136,8 @@ inline void mbarrier_wait_parity(unsigned long long* mbarrier, unsigned parity)
 {
     std::unique_lock<std::mutex> lock(mbarriers_mutex);
     wait_until(mbarriers_changed, lock, [&] { return host_mbarrier(mbarrier).phase % 2 != parity; });
+    Mbarrier& barrier = host_mbarrier(mbarrier);
+    barrier.waited = barrier.phase;
 }
 inline void fence_mbarrier_init() {}
 inline void fence_proxy_async_shared_cta() {}

@@ -185,7 +185,7 @@ class _Schedule:
                 yield from self.announce(t, number)
                 yield from self.load_rows(t, number, tile, block)
             yield from self.load_columns(t, number, tile, block)
-        if c.sends_parcels or (t.cluster > 1 and c.split == 1):
+        if c.sends_parcels:
             yield from meet(t, "last barrier")
 
     def announce(self, t: Thread, number: int) -> Body:
@@ -234,7 +234,8 @@ class _Schedule:
         group_rows = c.row_blocks * INSTRUCTION_ROWS
         first = 0 if c.is_ping_pong else group * group_rows
         sent = 0
-        for number, (row, column) in enumerate(self.tiles(t)):
+        tiles = self.tiles(t)
+        for number, (row, column) in enumerate(tiles):
             if c.is_ping_pong and number % c.consumers != group:
                 continue
             if c.is_ping_pong:
@@ -242,7 +243,7 @@ class _Schedule:
                 yield t.mbarrier_wait_parity(self.turn[group], parity).named("wait for the turn")
             total = np.zeros((group_rows, c.tile_columns), np.float32)
             for index in range(number * len(depth), (number + 1) * len(depth)):
-                yield from self.add_stage(t, index, first, total)
+                yield from self.add_stage(t, index, first, total, index + self.stages < len(tiles) * len(depth))
             if c.is_ping_pong:
                 yield t.mbarrier_arrive(self.turn[1 - group]).named("pass the turn")
             if c.split > 1:
@@ -251,16 +252,15 @@ class _Schedule:
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
         if c.sends_parcels:
             yield t.barrier_cluster_wait().named("last barrier")
-        elif t.cluster > 1 and c.split == 1:
-            yield from meet(t, "last barrier")
 
-    def add_stage(self, t: Thread, index: int, first: int, total: Numbers) -> Body:
+    def add_stage(self, t: Thread, index: int, first: int, total: Numbers, is_loaded_again: bool) -> Body:
         stage = index % self.stages
         wait = t.mbarrier_wait_parity(self.full[stage], index // self.stages % 2, scope="cluster")
         yield wait.named("wait for a full stage")
         rows = yield t.read_shared(self.rows[stage])
         columns = yield t.read_shared(self.columns[stage])
-        for rank in self.sharing(t):
+        sharing = self.sharing(t)
+        for rank in sharing if is_loaded_again or len(sharing) == 1 else ():  # other blocks may have ended
             yield t.mbarrier_arrive(self.empty[stage].mapa(rank), scope="cluster").named("release the stage")
         c = self.configuration
         left = _elements(rows, self.types[0], c.tile_rows, self.plan.rows)[first : first + len(total)]

@@ -203,6 +203,9 @@ WAITS = {
     "a block ends when its stores have read": (
         "cupytma::bulk_wait_group_read<0>();", "", C(1, 64), 272, "bfloat16",
     ),
+    "a block that may have ended is told of nothing": (
+        "tells && released < reloaded", "tells", C(1, 64, 2), 272, "bfloat16",
+    ),
     "parcels are sent when the others are there": (
         "    cupytma::barrier_cluster_wait();  // before parcels", "  //", C(1, 64, split=2, is_swapped=True), 272,
         "bfloat16",

@@ -39,7 +39,6 @@ FAULTS = {
         "proxy fence": "proxy-fence",
         "commit": "group-not-committed",
         "wait for the stores": "exit-in-flight",
-        "last barrier": "exit-in-flight",
     },
     "ping-pong": {"pass the turn": "arrival-missing"},
     "sums of few columns": {

@@ -38,6 +38,7 @@ inline Block& block() { return *blocks[blockIdx.x % cluster_size]; }
 
 inline void __syncthreads() { block().named[0].sync(blockDim.x); }
 inline void __syncwarp() { block().warps[threadIdx.x / 32].sync(32); }
+inline unsigned __shfl_sync(unsigned, unsigned number, unsigned) { return number; }  // all threads have the same
 inline unsigned char* host_shared() { return block().shared; }
 inline unsigned __cvta_generic_to_shared(const void* address)
 {
@@ -67,6 +68,8 @@ inline void mbarrier_arrive_release_cluster_shared_cluster_sink(unsigned long lo
 inline void mbarrier_arrive_relaxed_cluster_shared_cluster_sink(unsigned long long* mbarrier)
 {
     host_arrive(mbarrier, 1, 0);
+    std::lock_guard<std::mutex> lock(mbarriers_mutex);
+    host_mbarrier(mbarrier).is_told = true;
 }
 inline bool mbarrier_try_wait_parity_acquire_cluster(unsigned long long* mbarrier, unsigned parity)
 {
@@ -340,6 +343,9 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
         cupytma::engines.clear();
         for (const auto& block : blocks) {  // a kernel ends after those before it: the next one waits for it alone
             mistakes += !block->has_waited;
+        }
+        for (const auto& [place, mbarrier] : cupytma::mbarriers) {
+            mistakes += !mbarrier.is_awaited();
         }
     }
     return mistakes;
