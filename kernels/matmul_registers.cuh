@@ -43,6 +43,35 @@ __device__ __forceinline__ unsigned float16_pair(float first, float second)
     return pair;
 }
 
+// Writes matrices of eight lines of eight numbers of 16 bits, whose lines begin where the lanes say: eight lanes for each
+// matrix. Lane t has, of each, the two numbers of row t / 4 from column 2 (t % 4) on; a row is a line, or with Transposed
+// a column is (PTX ISA: stmatrix).
+template <bool Transposed>
+__device__ __forceinline__ void store_matrices(void* line, const unsigned (&pairs)[2])
+{
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(line));
+    if constexpr (Transposed) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                     : : "r"(to), "r"(pairs[0]), "r"(pairs[1]) : "memory");
+    } else {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                     : : "r"(to), "r"(pairs[0]), "r"(pairs[1]) : "memory");
+    }
+}
+
+template <bool Transposed>
+__device__ __forceinline__ void store_matrices(void* line, const unsigned (&pairs)[4])
+{
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(line));
+    if constexpr (Transposed) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                     : : "r"(to), "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3]) : "memory");
+    } else {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                     : : "r"(to), "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3]) : "memory");
+    }
+}
+
 __device__ __forceinline__ float widened_float16(unsigned short bits)
 {
     float number;

@@ -81,6 +81,7 @@ private:
                 cupytma::bulk_wait_group_read<buffers - 1>();  // the store that used this buffer before has read it
             }
             meet_at(barrier, warpgroup_threads);
+            unsigned pairs[2 * octets_at_once];
 #pragma unroll
             for (unsigned octet = 0; octet < step_columns / 8; ++octet) {
                 const unsigned local = octet * 8 + pair;  // of the first column, in this step
@@ -104,7 +105,16 @@ private:
                             values[i] += SWAPPED ? added[half] : column_added[i];
                         }
                     }
-                    lay(buffer, line + 8 * half, local, values);
+                    if constexpr (OUT_BYTES == 4) {
+                        lay(buffer, line + 8 * half, local, values);
+                    } else {
+                        pairs[octet % octets_at_once * 2 + half] = pair_of(values);
+                    }
+                }
+                if constexpr (OUT_BYTES == 2) {
+                    if ((octet + 1) % octets_at_once == 0) {
+                        lay_matrices(buffer, octet + 1 - octets_at_once, pairs);
+                    }
                 }
             }
             send(buffer, row, begin);
@@ -143,31 +153,38 @@ private:
         return line * line_bytes + (byte ^ (line * line_bytes / span_bytes % (line_bytes / 16) << 4));
     }
 
-    // Lays two neighbouring elements of a row of D into the buffer.
+    // Lays two neighbouring elements of a row of D into the buffer, of four bytes each.
     static __device__ __forceinline__ void lay(
         unsigned char* buffer, unsigned row, unsigned column, const float (&values)[2])
     {
-#if OUT_BYTES == 4
         const unsigned bits[2] = {__float_as_uint(values[0]), __float_as_uint(values[1])};
-#else
-        const unsigned both =
-            OUT_IS_FLOAT16 ? float16_pair(values[0], values[1]) : bfloat16_pair(values[0], values[1]);
-        const unsigned short bits[2] = {
-            static_cast<unsigned short>(both & 0xffffu), static_cast<unsigned short>(both >> 16)};
-#endif
         if (SWAPPED) {
             const unsigned box = row / line_elements * step_columns, byte = row % line_elements * OUT_BYTES;
 #pragma unroll
             for (unsigned i = 0; i < 2; ++i) {
-                *reinterpret_cast<OutBits*>(buffer + place(box + column + i, byte)) = bits[i];
+                *reinterpret_cast<unsigned*>(buffer + place(box + column + i, byte)) = bits[i];
             }
             return;
         }
-#if OUT_BYTES == 4
         *reinterpret_cast<uint2*>(buffer + place(row, column * OUT_BYTES)) = make_uint2(bits[0], bits[1]);
-#else
-        *reinterpret_cast<unsigned*>(buffer + place(row, column * OUT_BYTES)) = both;
-#endif
+    }
+
+    // Lays a warp's elements of two bytes into the buffer: 16 rows of D and, from an octet of columns on, as many as are
+    // laid at once. Matrices are told apart by their rows first.
+    template <int Matrices>
+    __device__ __forceinline__ void lay_matrices(
+        unsigned char* buffer, unsigned octet, const unsigned (&pairs)[Matrices]) const
+    {
+        static_assert(!SWAPPED || OUT_BYTES == 4 || line_elements == instruction_rows, "a line takes all rows");
+        const unsigned matrix = thread % warp_threads / 8;
+        const unsigned row = thread / warp_threads * 16 + matrix % 2 * 8, column = (octet + matrix / 2) * 8;
+        const unsigned line = (SWAPPED ? column : row) + thread % 8, first = SWAPPED ? row : column;
+        store_matrices<SWAPPED>(buffer + place(line, first * OUT_BYTES), pairs);
+    }
+
+    static __device__ __forceinline__ unsigned pair_of(const float (&values)[2])
+    {
+        return OUT_IS_FLOAT16 ? float16_pair(values[0], values[1]) : bfloat16_pair(values[0], values[1]);
     }
 
     // Writes a full buffer: 64 rows of D and the columns of a step.

@@ -49,6 +49,7 @@ constexpr unsigned step_columns = STEP_COLUMNS;
 constexpr unsigned steps = (tile_columns + step_columns - 1) / step_columns;
 constexpr unsigned buffer_bytes = instruction_rows * step_columns * OUT_BYTES;
 constexpr unsigned buffers = 2;
+constexpr unsigned octets_at_once = step_columns % 16 == 0 ? 2 : 1;  // of columns, that one instruction lays out
 static_assert(SWAPPED || (split == 1 && step_columns == line_elements), "lines of the result are whole");
 static_assert(tile_columns % step_columns == 0 || !SWAPPED, "lines of the transposed result are not written twice");
 static_assert(tile_columns >= step_columns && buffer_bytes % pattern_bytes == 0, "buffers are whole patterns");

@@ -20,29 +20,30 @@ _MOST_BYTES = target("sm_90a").shared_bytes
 # What it knows of the kernels there. All are fitted together to times of 137 products on an H200 (two of them, of 1 and
 # 16 rows with static_b, as tests/benchmarks/bench_matmul.py measures them, with longer samples), and none of the rates
 # alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 5.13e12  # a second, from memory
-_CACHE_BYTES = 1.88e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 108  # a cycle, into one multiprocessor
-_LAUNCH = 6.62e-7  # seconds that a launch takes after the one before
-_FILLING = 478  # cycles until the first stage is there
-_PREPARED = 0.797  # of filling: what is left where loads of weights begin before
-_PLACING = 310  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.494  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 628  # cycles until a buffer that the result is laid out in is free again
-# Cycles for each element of the result that a thread has, and those that it takes longer to write one transposed.
-_WRITING, _TRANSPOSING = 9.03, 9.02
-_SHARING, _SENDING = 48, 0.0962  # cycles for each block that shares a sum, and for each byte that it sends the others
-_STAGE = 10.5  # cycles of a stage beside what is the slowest of it
-_STORED = 0.181  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1540  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_MEMORY_BYTES = 4.39e12  # a second, from memory
+_CACHE_BYTES = 1.64e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 87.4  # a cycle, into one multiprocessor
+_LAUNCH = 3.50e-7  # seconds that a launch takes after the one before
+_FILLING = 470  # cycles until the first stage is there
+_PREPARED = 0.0334  # of filling: what is left where loads of weights begin before
+_PLACING = 398  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.0715  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 378  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 19.2  # cycles for each element of the result that a thread has
+_SHARING, _SENDING = 665, 0.00564  # cycles for each block that shares a sum, and for each byte that it sends the others
+_STAGE = 4.53  # cycles of a stage beside what is the slowest of it
+_STORED = 0.0204  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1.6e+03  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.25, (2, 1): 0.948, (1, 2): 0.124}
-_OUTSIDE = 7.66  # cycles of a stage for each row that is loaded from outside of a
-_CLUSTER = 0.13  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_AGAIN = 0.871  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.0922  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.381  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 6.29, (2, 1): 1.46, (1, 2): 1.26}
+# Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks.
+_OUTSIDE, _BEYOND = 4.81, 4.37
+_CLUSTER = 0.0698  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.931  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
+_AGAIN = 0.366  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.029  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.292  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Cost:
     floor_seconds: float
 
 
-def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neighbours: int) -> float:
+def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neighbours: int, waves: int) -> float:
     """Of one block, in turn with its neighbours on a multiprocessor.
 
     Whatever is the slowest of the tensor cores, shared memory, what comes from L2 and how long each load takes.
@@ -84,12 +85,13 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neigh
     passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
     stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES))
     cycles = _STAGE + max(
-        multiplied, passing * SPAN_BYTES / _SHARED_BYTES, _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands),
+        multiplied, passing * SPAN_BYTES / _SHARED_BYTES,
+        _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands) + _BEYOND * _beyond(c, operands) / max(1, waves),
         _LATENCY / (stages - 1) / neighbours,
     )  # fmt: skip
     if is_promoted:
         cycles += _PROMOTING[max(1, c.stage_sums), parts] * _elements(c)
-    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
+    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1)) * (_TURNS if c.is_ping_pong else 1)
 
 
 def _outside(c: Configuration, operands: Operands) -> float:
@@ -99,6 +101,15 @@ def _outside(c: Configuration, operands: Operands) -> float:
     if c.is_swapped:
         extent, tiles, in_cluster, parts = c.tile_columns, column_tiles, c.cluster_columns, c.cluster_rows
     return max(0.0, extent - operands.m / (max(1, tiles) * in_cluster)) / parts
+
+
+def _beyond(c: Configuration, operands: Operands) -> float:
+    """Rows of the last tile that are outside of b, of a block's share."""
+    row_tiles, column_tiles = tiles_of(c, operands)
+    extent, tiles, parts = c.tile_columns, column_tiles * c.cluster_columns, c.cluster_rows
+    if c.is_swapped:
+        extent, tiles, parts = c.tile_rows, row_tiles * c.cluster_rows, c.cluster_columns
+    return min(extent, tiles * extent - operands.n) / parts if tiles else 0
 
 
 def _loaded(c: Configuration) -> float:
@@ -139,12 +150,12 @@ def cost_of(
     is_beside = is_prepared and c.resident > 1
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
-    writing = (_WRITING + _TRANSPOSING * c.is_swapped) * _elements(c) * c.own_columns / c.tile_columns
+    writing = _WRITING * _elements(c) * c.own_columns / c.tile_columns
     writing += _AWAITING * max(0, c.steps(o.result_bytes) - BUFFERS)
     sharing = _SHARING * c.split + _SENDING * c.sent_bytes if c.split > 1 else 0
     last_sharing = sharing * (_BESIDE if is_beside else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
-    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours))
+    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours), waves)
     multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
     ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
     ending += writing * (1 if c.is_ping_pong else waves)

@@ -19,31 +19,30 @@ _FEW_ROWS = (
     ),
     # With static_b: the next product's blocks have room beside this one's, and load.
     *(
-        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=3)
-        for columns, split in ((8, 4), (8, 8), (16, 4))
+        Configuration(1, columns, split=split, is_swapped=True, consumers=1, resident=resident)
+        for columns, split, resident in (
+            (8, 3, 2), (16, 3, 2), (32, 3, 2), (16, 2, 3), (8, 4, 3), (8, 8, 3), (16, 8, 3),
+        )
     ),
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 2, 1), (8, 3, 3), (16, 1, 1), (16, 4, 2), (16, 3, 3))
+        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1), (16, 3, 3), (16, 4, 2))
     ),
     Configuration(1, 128, split=2, is_swapped=True),  # a long K
-)
+)  # fmt: skip
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
-_SOME_ROWS = (
-    *(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64), (1, 128))),
-    Configuration(1, 32),
-)
+_SOME_ROWS = tuple(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64)))
 _MANY_ROWS = (
     # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
     *(Configuration(1, columns) for columns in (64, 112, 128, 144, 176, 192, 224, 256)),
     *(Configuration(2, columns) for columns in (112, 128)),
     # Pairs that load for one another.
-    *(Configuration(1, columns, 2) for columns in (128, 192, 256)),
+    *(Configuration(1, columns, 2) for columns in (128, 192, 224, 256)),
     Configuration(1, 256, 1, 2),
     Configuration(2, 128, 2),
     # Several tiles of a short K for each block: one is written while the next is multiplied.
-    *(Configuration(rows, columns, is_ping_pong=True) for rows, columns in ((2, 64), (2, 128))),
+    *(Configuration(2, *way, is_ping_pong=True) for way in ((64,), (128,), (128, 2), (128, 1, 2))),
     Configuration(1, 128, is_swapped=True),  # one wave of weights' rows
 )
 CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
@@ -52,6 +51,8 @@ _FITTED = ((1, 1, False), (1, 2, False), (2, 1, False), (1, 1, True), (1, 2, Tru
 _FITTED_WAVES = 2
 # Parts of a's rows that are the columns of a tile each, and blocks that K is split among.
 _FITTED_FEW = ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2))
+# Parts of a's rows again, of which two blocks have neighbours, and share the loads of b; and their consumers.
+_FITTED_PAIRS = ((2, 1), (2, 2), (4, 1), (4, 2))
 
 
 def _fitted(operands: Operands, is_promoted: bool, multiprocessors: int) -> Iterator[Configuration]:
@@ -70,6 +71,8 @@ def _fitted(operands: Operands, is_promoted: bool, multiprocessors: int) -> Iter
                 yield way
     for tiles, split in _FITTED_FEW:
         yield Configuration(1, _width(operands.m, tiles), split=split, is_swapped=True, consumers=1)
+    for tiles, consumers in _FITTED_PAIRS:
+        yield Configuration(1, _width(operands.m, tiles), 1, 2, is_swapped=True, consumers=consumers)
 
 
 def _width(columns: int, tiles: int) -> int:

@@ -30,6 +30,11 @@ struct Block {
     ThreadBarrier named[16], warps[32];
     std::atomic<int> copies{0};  // under way, that read this block's shared memory
     std::atomic<bool> has_waited{false};  // for the kernel before this one
+    // What the threads of each warp tell one another.
+    struct Told {
+        unsigned char* line;
+        unsigned pairs[4];
+    } told[32][32];
 };
 inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
 inline ThreadBarrier of_cluster;

@@ -37,6 +37,25 @@ inline unsigned float16_pair(float first, float second)
 {
     return rounded_to_float16(first) | rounded_to_float16(second) << 16;
 }
+template <bool Transposed, int Matrices>
+void store_matrices(void* line, const unsigned (&pairs)[Matrices])
+{
+    auto& told = block().told[threadIdx.x / 32];
+    const unsigned lane = threadIdx.x % 32;
+    told[lane].line = static_cast<unsigned char*>(line);
+    std::memcpy(told[lane].pairs, pairs, sizeof(pairs));
+    mistakes += lane < 8 * Matrices && __cvta_generic_to_shared(line) % 16 != 0;
+    __syncwarp();
+    if (lane < 8 * Matrices) {
+        for (unsigned i = 0; i < 8; ++i) {  // of this lane's line
+            const unsigned row = Transposed ? i : lane % 8, column = Transposed ? lane % 8 : i;
+            const unsigned pair = told[row * 4 + column / 2].pairs[lane / 8];
+            const unsigned short bits = static_cast<unsigned short>(pair >> column % 2 * 16);
+            std::memcpy(told[lane].line + 2 * i, &bits, 2);
+        }
+    }
+    __syncwarp();
+}
 inline float widened_float16(unsigned short bits)
 {
     _Float16 found;
