@@ -17,33 +17,32 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels there. All are fitted together to times of 137 products on an H200 (two of them, of 1 and
-# 16 rows with static_b, as tests/benchmarks/bench_matmul.py measures them, with longer samples), and none of the rates
-# alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 4.39e12  # a second, from memory
-_CACHE_BYTES = 1.64e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 87.4  # a cycle, into one multiprocessor
-_LAUNCH = 3.50e-7  # seconds that a launch takes after the one before
-_FILLING = 470  # cycles until the first stage is there
-_PREPARED = 0.0334  # of filling: what is left where loads of weights begin before
-_PLACING = 398  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.0715  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 378  # cycles until a buffer that the result is laid out in is free again
-_WRITING = 19.2  # cycles for each element of the result that a thread has
-_SHARING, _SENDING = 665, 0.00564  # cycles for each block that shares a sum, and for each byte that it sends the others
-_STAGE = 4.53  # cycles of a stage beside what is the slowest of it
-_STORED = 0.0204  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1.6e+03  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+# What it knows of the kernels there. All are fitted together to times of 168 products on an H200, and none of the
+# rates alone is what the device reaches: what is said to overlap takes its part of them.
+_MEMORY_BYTES = 4.261e12  # a second, from memory
+_CACHE_BYTES = 1.562e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 91.18  # a cycle, into one multiprocessor
+_LAUNCH = 4.099e-7  # seconds that a launch takes after the one before
+_FILLING = 821.8  # cycles until the first stage is there
+_PREPARED = 0.2261  # of filling: what is left where loads of weights begin before
+_PLACING = 121  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.1322  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 718.6  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 9.498  # cycles for each element of the result that a thread has
+_SHARING, _SENDING = 466.4, 0.0717  # cycles for each block that shares a sum, and for each byte that it sends the others
+_STAGE = 9.36  # cycles of a stage beside what is the slowest of it
+_STORED = 0.05765  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1321  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 6.29, (2, 1): 1.46, (1, 2): 1.26}
+_PROMOTING = {(1, 1): 1.227, (2, 1): 1.442, (1, 2): 0.6871}
 # Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks.
-_OUTSIDE, _BEYOND = 4.81, 4.37
-_CLUSTER = 0.0698  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_TURNS = 0.931  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
-_AGAIN = 0.366  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.029  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.292  # of what takes less time than the rest, at the same time: what shows nevertheless
+_OUTSIDE, _BEYOND = 8.931, 3.668
+_CLUSTER = 0.08321  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.9229  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
+_AGAIN = 0.5746  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.1018  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.2451  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,8 @@ def cost_of(
     neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
     depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
     is_prepared = is_static and c.may_begin_before(o.m)
-    is_beside = is_prepared and c.resident > 1
+    # The next product's blocks have room, if a quarter of the places is left.
+    is_beside = is_prepared and c.resident > 1 and 4 * blocks < 3 * places
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
     writing = _WRITING * _elements(c) * c.own_columns / c.tile_columns
