@@ -27,7 +27,7 @@ _FEW_ROWS = (
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1), (16, 4, 2))
+        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1))
     ),
     Configuration(1, 128, split=2, is_swapped=True),  # a long K
 )  # fmt: skip
