@@ -15,7 +15,7 @@ __device__ __forceinline__ void meet_cluster()
 }
 
 // The mbarrier that another block of the cluster, or this one, has where this block has one.
-__device__ __forceinline__ unsigned long long* mbarrier_of(unsigned rank, unsigned long long* mbarrier)
+__device__ __forceinline__ unsigned long long* mbarrier_of(unsigned long long* mbarrier, unsigned rank)
 {
     return reinterpret_cast<unsigned long long*>(cupytma::mapa_generic_u64(mbarrier, rank));
 }
@@ -23,7 +23,7 @@ __device__ __forceinline__ unsigned long long* mbarrier_of(unsigned rank, unsign
 // Arrives on the mbarrier of another block of the cluster, or of this one, after what this thread wrote and read.
 __device__ __forceinline__ void arrive_at(unsigned long long* mbarrier, unsigned rank)
 {
-    cupytma::mbarrier_arrive_release_cluster_shared_cluster_sink(mbarrier_of(rank, mbarrier));
+    cupytma::mbarrier_arrive_release_cluster_shared_cluster_sink(mbarrier_of(mbarrier, rank));
 }
 
 // The same, for shared memory that was read by the copy engine or the tensor cores alone, which are known to be done: no

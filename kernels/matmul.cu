@@ -147,7 +147,8 @@ public:
                                   shared + (PING_PONG ? 0 : group * ROW_BLOCKS * group_bytes))),
           columns(Operand<COLUMNS_MN_MAJOR>::descriptor(shared + rows_bytes)),
           reloaded(all > stages ? all - stages : 0), tells(threadIdx.x % warp_threads < sharers),
-          empty(sharers > 1 ? mbarrier_of(sharer(tells ? threadIdx.x % warp_threads : 0), barriers.empty) : barriers.empty)
+          empty(sharers > 1 ? mbarrier_of(barriers.empty, sharer(tells ? threadIdx.x % warp_threads : 0))
+                            : barriers.empty)
     {
     }
 
@@ -201,7 +202,7 @@ private:
     const Barriers& barriers;
     const unsigned long long rows, columns;
     const unsigned reloaded;  // stages that are loaded again once they are read
-    const bool tells;         // a block each
+    const bool tells;         // whether this thread tells a block of what its warp has read
     unsigned long long* const empty;  // of the block that this thread tells
     unsigned released = 0;
 };
@@ -416,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
         multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
     }
-    // No block ends while others may read what it has laid out for them. What they load for it and tell it of it waits for.
+    // No block ends while others may read what it has laid out for them. For what they load for it and tell it, it has waited.
     if constexpr (parcels) {
         cupytma::barrier_cluster_wait();
     }

@@ -64,7 +64,7 @@ __device__ __forceinline__ void send_parcels(
         void* there = reinterpret_cast<void*>(
             cupytma::mapa_generic_u64(shared + partial_offset + parcel_place(rank, to), to));
         cupytma::bulk_copy_to_shared_cluster_from_shared_cta(
-            there, shared + parcel_place(to, rank), bytes, mbarrier_of(to, arrived));
+            there, shared + parcel_place(to, rank), bytes, mbarrier_of(arrived, to));
     }
 }
 

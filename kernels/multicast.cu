@@ -56,7 +56,7 @@ __device__ void copy_tiles(
         const unsigned stage = index % stages, issuer = issuer_of(stage);
         announce(&loaded[stage], tile_bytes);
         if (cluster_blocks > 1) {
-            give_back(mbarrier_of(issuer, &released[stage]));  // this block's stage is free
+            give_back(mbarrier_of(&released[stage], issuer));  // this block's stage is free
         }
         if (cluster_rank() == issuer) {
             if (cluster_blocks > 1) {

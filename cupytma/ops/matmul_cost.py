@@ -93,21 +93,23 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neigh
     return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1)) * (_TURNS if c.is_ping_pong else 1)
 
 
+def _side(c: Configuration, operands: Operands, is_rows: bool) -> tuple[int, int, int]:
+    """Of the rows of D or its columns: a tile's, how many tiles there are, and the shares that they are loaded in."""
+    row_tiles, column_tiles = tiles_of(c, operands)
+    if is_rows:
+        return c.tile_rows, row_tiles * c.cluster_rows, c.cluster_columns
+    return c.tile_columns, column_tiles * c.cluster_columns, c.cluster_rows
+
+
 def _outside(c: Configuration, operands: Operands) -> float:
     """Rows of a tile that are outside of a, on average, of a block's share."""
-    row_tiles, column_tiles = tiles_of(c, operands)
-    extent, tiles, in_cluster, parts = c.tile_rows, row_tiles, c.cluster_rows, c.cluster_columns
-    if c.is_swapped:
-        extent, tiles, in_cluster, parts = c.tile_columns, column_tiles, c.cluster_columns, c.cluster_rows
-    return max(0.0, extent - operands.m / (max(1, tiles) * in_cluster)) / parts
+    extent, tiles, parts = _side(c, operands, is_rows=not c.is_swapped)
+    return max(0.0, extent - operands.m / max(1, tiles)) / parts
 
 
 def _beyond(c: Configuration, operands: Operands) -> float:
     """Rows of the last tile that are outside of b, of a block's share."""
-    row_tiles, column_tiles = tiles_of(c, operands)
-    extent, tiles, parts = c.tile_columns, column_tiles * c.cluster_columns, c.cluster_rows
-    if c.is_swapped:
-        extent, tiles, parts = c.tile_rows, row_tiles * c.cluster_rows, c.cluster_columns
+    extent, tiles, parts = _side(c, operands, is_rows=c.is_swapped)
     return min(extent, tiles * extent - operands.n) / parts if tiles else 0
 
 
