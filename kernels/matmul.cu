@@ -62,11 +62,18 @@ __device__ __forceinline__ void load_operand(
     }
 }
 
-// Run by one thread of each block.
+// Run by one warp of each block, of which one thread loads: what all threads of a warp compute alike stays in uniform
+// registers, which loads take their operands from, and they start sooner. With ROWS_BEFORE run by one thread: loads that
+// start sooner take from what the kernel before still loads (measured: products took 2 to 12 % longer).
 __device__ __forceinline__ void load_tiles(
-    const CUtensorMap& rows_map, const CUtensorMap& columns_map, const Product& product, unsigned char* shared,
-    const Barriers& barriers)
+    const CUtensorMap& rows_map, const CUtensorMap& columns_map, const CUtensorMap& out_map, const Product& product,
+    unsigned char* shared, const Barriers& barriers)
 {
+    const bool loads = ROWS_BEFORE || cupytma::elect_sync();
+    if (loads && product.depth_blocks > 0) {
+        cupytma::prefetch_tensormap(&rows_map);
+        cupytma::prefetch_tensormap(&columns_map);
+    }
     const unsigned rank = split > 1 ? 0 : cluster_rank();
     const unsigned cluster_row = rank % cluster_rows, cluster_column = rank / cluster_rows;
     unsigned short row_mask = 0;  // the blocks that need the same rows
@@ -94,8 +101,10 @@ __device__ __forceinline__ void load_tiles(
 #if ROWS_BEFORE
     const unsigned first = depth.blocks() < stages ? depth.blocks() : stages;
     for (; started < first && tiles.left(); ++started) {
-        cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[started], stage_bytes);
-        load_rows(tiles, depth.begin + started, started);
+        if (loads) {
+            cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[started], stage_bytes);
+            load_rows(tiles, depth.begin + started, started);
+        }
     }
 #endif
     cupytma::griddepcontrol_wait();
@@ -103,15 +112,26 @@ __device__ __forceinline__ void load_tiles(
     for (; tiles.left(); tiles.next()) {
 #pragma unroll 1
         for (unsigned block = depth.begin; block < depth.end; ++block, at.advance()) {
-            if (started > 0) {
+            const bool has_rows = started > 0;
+            if (has_rows) {
                 --started;
             } else {
                 cupytma::mbarrier_wait_parity(&barriers.empty[at.stage], at.parity ^ 1);  // in the first round it is empty already
-                cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[at.stage], stage_bytes);
-                load_rows(tiles, block, at.stage);
             }
-            load_columns(tiles, block, at.stage);
+            if (!ROWS_BEFORE) {
+                __syncwarp();  // no thread falls behind by a round of the ring: parities would tell it nothing
+            }
+            if (loads) {
+                if (!has_rows) {
+                    cupytma::mbarrier_arrive_expect_tx_sink(&barriers.full[at.stage], stage_bytes);
+                    load_rows(tiles, block, at.stage);
+                }
+                load_columns(tiles, block, at.stage);
+            }
         }
+    }
+    if (loads && product.by_unit) {
+        cupytma::prefetch_tensormap(&out_map);  // not before: the loads would wait for it
     }
 }
 
@@ -125,6 +145,10 @@ __device__ __forceinline__ void multiply(
 #endif
 }
 
+// A number that is the same for all threads of a warp. The compiler does not know it without being told, and computes
+// from it in uniform registers, from where wgmma takes matrix descriptors; nor does it compute the number anew in loops.
+__device__ __forceinline__ unsigned uniform(unsigned number) { return __shfl_sync(~0u, number, 0); }
+
 // The matrix descriptor of an operand's part of a stage, and how far the next instruction's part lies, in its units of
 // 16 bytes. K-major: rows of 128 bytes, eight to a pattern, and an instruction reads 32 bytes of each. MN-major: boxes
 // of 64 elements, eight lines along K to a pattern, and an instruction reads 16 lines.
@@ -132,10 +156,17 @@ template <bool MnMajor>
 struct Operand {
     static constexpr unsigned step = (MnMajor ? 2 * pattern_bytes : 32) >> 4;
 
-    static __device__ unsigned long long descriptor(const unsigned char* part)
+    __device__ explicit Operand(const unsigned char* part)
+        : first(cupytma::matrix_descriptor(part, MnMajor ? group_bytes : 16, pattern_bytes, 1)),
+          low(uniform(static_cast<unsigned>(first)))
     {
-        return cupytma::matrix_descriptor(part, MnMajor ? group_bytes : 16, pattern_bytes, 1);
     }
+    // Of what lies so far from the part. Addresses are in the lower half, and do not fill it.
+    __device__ unsigned long long descriptor(unsigned offset) const { return first >> 32 << 32 | (low + offset); }
+
+private:
+    const unsigned long long first;
+    const unsigned low;
 };
 
 // The multiplying side of the ring.
@@ -143,10 +174,9 @@ class Consumer {
 public:
     // Of so many stages in all.
     __device__ Consumer(unsigned char* shared, const Barriers& barriers, unsigned group, unsigned all)
-        : barriers(barriers), rows(Operand<ROWS_MN_MAJOR>::descriptor(
-                                  shared + (PING_PONG ? 0 : group * ROW_BLOCKS * group_bytes))),
-          columns(Operand<COLUMNS_MN_MAJOR>::descriptor(shared + rows_bytes)),
-          reloaded(all > stages ? all - stages : 0), tells(threadIdx.x % warp_threads < sharers),
+        : barriers(barriers), rows(shared + (PING_PONG ? 0 : group * ROW_BLOCKS * group_bytes)),
+          columns(shared + rows_bytes), reloaded(all > stages ? all - stages : 0),
+          tells(threadIdx.x % warp_threads < sharers),
           empty(sharers > 1 ? mbarrier_of(barriers.empty, sharer(tells ? threadIdx.x % warp_threads : 0))
                             : barriers.empty)
     {
@@ -158,7 +188,7 @@ public:
         if (part == 0) {
             cupytma::mbarrier_wait_parity(&barriers.full[at.stage], at.parity);
         }
-        const unsigned offset = at.stage * (stage_bytes >> 4), along = part * (part_columns * span_bytes >> 4);
+        const unsigned along = part * (part_columns * span_bytes >> 4);
         cupytma::wgmma_fence();
 #pragma unroll
         for (unsigned step = 0; step < instructions; ++step) {
@@ -166,41 +196,60 @@ public:
             for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
                 multiply(
                     d[block],
-                    rows + offset + block * (group_bytes >> 4) + step * Operand<ROWS_MN_MAJOR>::step,
-                    columns + offset + along + step * Operand<COLUMNS_MN_MAJOR>::step, add || step > 0);
+                    rows.descriptor(offset) + block * (group_bytes >> 4) + step * Operand<ROWS_MN_MAJOR>::step,
+                    columns.descriptor(offset) + along + step * Operand<COLUMNS_MN_MAJOR>::step, add || step > 0);
             }
         }
         cupytma::wgmma_commit_group();
     }
 
-    // Tells the blocks that load this stage that this warp has read it; other blocks not where they load it no more, for
-    // they may have ended.
-    __device__ __forceinline__ void release(unsigned stage)
+    // Goes on to the next stage.
+    __device__ __forceinline__ void advance()
+    {
+        at.advance();
+        move();
+    }
+
+    // Tells the blocks that load the next stage to be released that this warp has read it; other blocks not where they
+    // load it no more, for they may have ended.
+    __device__ __forceinline__ void release()
     {
         if constexpr (sharers == 1) {
             if (tells) {
-                cupytma::mbarrier_arrive_sink(&empty[stage]);
+                cupytma::mbarrier_arrive_sink(&empty[read]);
             }
         } else {
             if (tells && released < reloaded) {
-                give_back(&empty[stage]);
+                give_back(&empty[read]);
             }
             ++released;
         }
+        read = read + 1 < stages ? read + 1 : 0;
     }
 
     // Leaves stages to the other consumer.
     __device__ void skip(unsigned blocks)
     {
         at.advance(blocks);
+        move();
+        read = at.stage;
         released += blocks;
     }
 
-    Position at;
-
 private:
+    // Computes where the stage lies now, and not when it has been waited for: the tensor cores would wait for it too.
+    __device__ __forceinline__ void move()
+    {
+        offset = at.stage * (stage_bytes >> 4);
+        hold(offset);
+    }
+
     const Barriers& barriers;
-    const unsigned long long rows, columns;
+    const Operand<ROWS_MN_MAJOR> rows;
+    const Operand<COLUMNS_MN_MAJOR> columns;
+    Position at;
+    unsigned offset = 0;  // of this stage, in units of 16 bytes
+    unsigned read = 0;    // the next stage to be released
     const unsigned reloaded;  // stages that are loaded again once they are read
     const bool tells;         // whether this thread tells a block of what its warp has read
     unsigned long long* const empty;  // of the block that this thread tells
@@ -216,19 +265,25 @@ __device__ __forceinline__ void hold_all(float (&d)[Blocks][Registers])
     }
 }
 
+template <int Blocks, int Registers>
+__device__ __forceinline__ void set_to_zero(float (&d)[Blocks][Registers])
+{
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) {
+#pragma unroll
+        for (int i = 0; i < Registers; ++i) {
+            d[block][i] = 0;
+        }
+    }
+}
+
 // Adds up a tile, or this block's part of it. `done` is called when all that is left to come has been started.
 template <typename Done>
 __device__ __forceinline__ void add_up(
     Consumer& consumer, unsigned blocks, float (&sum)[ROW_BLOCKS][tile_columns / 2], Done done)
 {
-#pragma unroll
-    for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
-#pragma unroll
-        for (unsigned i = 0; i < tile_columns / 2; ++i) {
-            sum[block][i] = 0;
-        }
-    }
 #if PROMOTE
+    set_to_zero(sum);
     // The tensor cores add products of 8 bits with fewer bits than float32 has: each stage's sum is added in float32.
     // Where registers allow, while the next sum is made: that of the next stage, or of the other half of the columns.
     constexpr unsigned sums = PROMOTE > 1 || parts > 1 ? 2 : 1;
@@ -237,16 +292,16 @@ __device__ __forceinline__ void add_up(
         hold_all(d[sum_number]);
         consumer.start(d[sum_number], part, false);
         if (part + 1 == parts) {
-            consumer.at.advance();
+            consumer.advance();
             if (index + 1 == blocks) {
                 done();
             }
         }
     };
-    const auto add = [&](unsigned sum_number, unsigned part, unsigned stage) {
+    const auto add = [&](unsigned sum_number, unsigned part) {
         hold_all(d[sum_number]);
         if (part + 1 == parts) {
-            consumer.release(stage);
+            consumer.release();
         }
 #pragma unroll
         for (unsigned block = 0; block < ROW_BLOCKS; ++block) {
@@ -262,25 +317,20 @@ __device__ __forceinline__ void add_up(
         constexpr unsigned round = ROUND, last = round * parts - 1;
 #pragma unroll 1
         for (; index + round <= blocks; index += round) {
-            unsigned stage[round];
 #pragma unroll
             for (unsigned step = 0; step <= last; ++step) {
-                if (step % parts == 0) {
-                    stage[step / parts] = consumer.at.stage;
-                }
                 start(step % 2, step % parts, index + step / parts);
                 if (step > 0) {
                     cupytma::wgmma_wait_group<1>();
-                    add((step - 1) % 2, (step - 1) % parts, stage[(step - 1) / parts]);
+                    add((step - 1) % 2, (step - 1) % parts);
                 }
             }
             cupytma::wgmma_wait_group<0>();
-            add(last % 2, last % parts, stage[round - 1]);
+            add(last % 2, last % parts);
         }
     }
 #pragma unroll 1
     for (; index < blocks; ++index) {
-        const unsigned stage = consumer.at.stage;
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) {
             start(part, part, index);
@@ -288,34 +338,34 @@ __device__ __forceinline__ void add_up(
         cupytma::wgmma_wait_group<0>();
 #pragma unroll
         for (unsigned part = 0; part < parts; ++part) {
-            add(part, part, stage);
+            add(part, part);
         }
     }
+    if (blocks == 0) {
+        done();
+    }
 #else
-    unsigned before = 0;
+    if (blocks == 0) {
+        set_to_zero(sum);
+        done();
+        return;
+    }
+    consumer.start(sum, 0, false);
+    consumer.advance();
 #pragma unroll 1
-    for (unsigned index = 0; index < blocks; ++index) {
-        const unsigned stage = consumer.at.stage;
+    for (unsigned left = blocks - 1; left > 0; --left) {
         hold_all(sum);
         consumer.start(sum, 0, true);
-        consumer.at.advance();
+        consumer.advance();
         cupytma::wgmma_wait_group<1>();  // all but this stage's: the one before has been read
         hold_all(sum);
-        if (index > 0) {
-            consumer.release(before);
-        }
-        before = stage;
+        consumer.release();
     }
     done();
     cupytma::wgmma_wait_group<0>();
     hold_all(sum);
-    if (blocks > 0) {
-        consumer.release(before);
-    }
+    consumer.release();
 #endif
-    if (PROMOTE && blocks == 0) {
-        done();
-    }
 }
 
 // Run by the threads of one consumer.
@@ -346,6 +396,10 @@ __device__ __forceinline__ void multiply_tiles(
         });
 #if SPLIT > 1
         add_parts(sum, shared, barriers.partial);
+#else
+        if (one_tile && consumers > 1 && !PING_PONG) {
+            meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
+        }
 #endif
         result.write(sum, tiles.row() + (PING_PONG ? 0 : static_cast<int>(group * group_rows)), tiles.column());
     }
@@ -359,7 +413,8 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
 {
     extern __shared__ unsigned char dynamic_shared[];
     const unsigned misaligned = static_cast<unsigned>(__cvta_generic_to_shared(dynamic_shared)) % pattern_bytes;
-    unsigned char* shared = dynamic_shared + (pattern_bytes - misaligned) % pattern_bytes;
+    const unsigned padding = (pattern_bytes - misaligned) % pattern_bytes;
+    unsigned char* shared = dynamic_shared + padding;
     const Barriers barriers(shared);
     if (threadIdx.x == 0) {
         for (unsigned stage = 0; stage < stages; ++stage) {
@@ -386,22 +441,13 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         __syncthreads();
     }
     cupytma::griddepcontrol_launch_dependents();
-    // The compiler does not know that it is the same for all threads of a warp, and would not keep matrix descriptors in
-    // uniform registers, from where wgmma takes them.
-    const unsigned group = __shfl_sync(~0u, threadIdx.x / warpgroup_threads, 0);
+    const unsigned warp = uniform(threadIdx.x / warp_threads), group = warp / warpgroup_warps;
     if (group == consumers) {
         if constexpr (gives_registers) {
             cupytma::setmaxnreg_dec<LOADING_REGISTERS>();
         }
-        if (threadIdx.x < consumers * warpgroup_threads + warp_threads && cupytma::elect_sync()) {
-            if (product.depth_blocks > 0) {
-                cupytma::prefetch_tensormap(&rows_map);
-                cupytma::prefetch_tensormap(&columns_map);
-            }
-            load_tiles(rows_map, columns_map, product, shared, barriers);
-            if (product.by_unit) {
-                cupytma::prefetch_tensormap(&out_map);  // not before: the loads would wait for it
-            }
+        if (warp == consumers * warpgroup_warps && (!ROWS_BEFORE || cupytma::elect_sync())) {
+            load_tiles(rows_map, columns_map, out_map, product, shared, barriers);
         }
         __syncwarp();
 #if SPLIT > 1
@@ -414,8 +460,10 @@ extern "C" __global__ void __launch_bounds__(block_threads, RESIDENT) matmul(
         if constexpr (gives_registers) {
             cupytma::setmaxnreg_inc<MULTIPLYING_REGISTERS>();
         }
+        shared = dynamic_shared + uniform(padding);
         cupytma::griddepcontrol_wait();  // before scales are read and the result is written
-        multiply_tiles(out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, barriers, group);
+        multiply_tiles(
+            out_map, product, Scaling{row_scales, column_scales, bias}, out, shared, Barriers(shared), group);
     }
     // No block ends while others may read what it has laid out for them. For what they load for it and tell it, it has waited.
     if constexpr (parcels) {

@@ -28,6 +28,9 @@ __device__ __forceinline__ void hold(float (&d)[Registers])
     }
 }
 
+// A number that is computed here, and not where it is used.
+__device__ __forceinline__ void hold(unsigned& number) { asm volatile("" : "+r"(number) : : "memory"); }
+
 // Two numbers of 16 bits in one word, the first in its lower half; rounded to nearest even.
 __device__ __forceinline__ unsigned bfloat16_pair(float first, float second)
 {

@@ -65,13 +65,15 @@ constexpr unsigned parcel_bytes = own_octets * octet_bytes;
 constexpr bool parcels = split > 1 && PARCELS;
 constexpr unsigned partial_bytes = (split - 1) * consumer_warps * parcel_bytes;
 
-// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With SPLIT it has one tile,
-// and lays out its parcels and the result where the stages were.
+// What a block finds where in its shared memory, which begins on a multiple of 1024 bytes. With one tile it lays out its
+// parcels and the result where the stages were.
+constexpr bool one_tile = ONE_TILE;
+static_assert(one_tile || split == 1, "blocks that share a sum have one tile");
 constexpr unsigned stages_bytes = stages * stage_bytes, buffers_bytes = consumers * buffers * buffer_bytes;
-constexpr unsigned buffers_offset = split == 1 ? stages_bytes : parcels ? partial_bytes : 0;
-static_assert(split == 1 || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");
+constexpr unsigned buffers_offset = !one_tile ? stages_bytes : parcels ? partial_bytes : 0;
+static_assert(!one_tile || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");
 constexpr unsigned partial_offset = stages_bytes;
-constexpr unsigned barriers_offset = split > 1 ? partial_offset + partial_bytes : buffers_offset + buffers_bytes;
+constexpr unsigned barriers_offset = one_tile ? partial_offset + partial_bytes : buffers_offset + buffers_bytes;
 constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8;
 static_assert(shared_bytes + pattern_bytes <= SHARED_BYTES, "the host has asked for as much");
 
@@ -80,7 +82,7 @@ struct Product {
     int rows, columns;          // of D
     unsigned depth_blocks;      // stages along K
     unsigned row_tiles, column_tiles;  // of clusters
-    unsigned band;              // rows of tiles that are worked on together, so that L2 serves their columns again
+    unsigned band;              // tiles along a that are worked on together, so that L2 serves b's again
     long long row_stride, column_stride;  // of D in memory, in bytes
     unsigned by_unit;           // tensor stores write the result
 };
@@ -129,14 +131,18 @@ public:
 private:
     __device__ void place()
     {
-        const unsigned per_band = product.band * product.column_tiles;
+        // Tiles of the same weights follow one another: blocks that begin together load them together.
+        const unsigned across = SWAPPED ? product.row_tiles : product.column_tiles;
+        const unsigned along = SWAPPED ? product.column_tiles : product.row_tiles;
+        const unsigned per_band = product.band * across;
         const unsigned begin = tile / per_band * product.band, rest = tile % per_band;
-        const unsigned left = product.row_tiles - begin, height = left < product.band ? left : product.band;
+        const unsigned left = along - begin, height = left < product.band ? left : product.band;
+        const unsigned of_a = begin + rest % height, of_b = rest / height;
         const unsigned rank = split > 1 ? 0 : cluster_rank();
         if (tile < count) {
-            first_row = static_cast<int>(((begin + rest % height) * cluster_rows + rank % cluster_rows) * tile_rows);
+            first_row = static_cast<int>(((SWAPPED ? of_b : of_a) * cluster_rows + rank % cluster_rows) * tile_rows);
             first_column =
-                static_cast<int>((rest / height * cluster_columns + rank / cluster_rows) * tile_columns);
+                static_cast<int>(((SWAPPED ? of_a : of_b) * cluster_columns + rank / cluster_rows) * tile_columns);
         }
     }
 

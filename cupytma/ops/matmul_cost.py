@@ -17,32 +17,32 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels there. All are fitted together to times of 168 products on an H200, and none of the
+# What it knows of the kernels there. All are fitted together to times of 183 products on an H200, and none of the
 # rates alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 4.261e12  # a second, from memory
-_CACHE_BYTES = 1.562e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 91.18  # a cycle, into one multiprocessor
-_LAUNCH = 4.099e-7  # seconds that a launch takes after the one before
-_FILLING = 821.8  # cycles until the first stage is there
-_PREPARED = 0.2261  # of filling: what is left where loads of weights begin before
-_PLACING = 121  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.1322  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 718.6  # cycles until a buffer that the result is laid out in is free again
-_WRITING = 9.498  # cycles for each element of the result that a thread has
-_SHARING, _SENDING = 466, 0.0717  # cycles for each block that shares a sum, and for each byte that it sends the others
-_STAGE = 9.36  # cycles of a stage beside what is the slowest of it
-_STORED = 0.05765  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1321  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_MEMORY_BYTES = 5.059e12  # a second, from memory
+_CACHE_BYTES = 1.303e13  # a second, from L2 into all multiprocessors
+_LOAD_BYTES = 105.9  # a cycle, into one multiprocessor
+_LAUNCH = 1.588e-7  # seconds that a launch takes after the one before
+_FILLING = 3177  # cycles until the first stage is there
+_PREPARED = 0.8347  # of filling: what is left where loads of weights begin before
+_PLACING = 132.9  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.1485  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 193  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 18.39  # cycles for each element of the result that a thread has
+_SHARING, _SENDING = 382.4, 0.06733  # cycles for each block that shares a sum, and for each byte that it sends
+_STAGE = 43.4  # cycles of a stage beside what is the slowest of it
+_STORED = 0.3641  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 438.1  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.227, (2, 1): 1.442, (1, 2): 0.6871}
+_PROMOTING = {(1, 1): 1.257, (2, 1): 0.08029, (1, 2): 0.1784}
 # Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks.
-_OUTSIDE, _BEYOND = 8.931, 3.668
-_CLUSTER = 0.08321  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_TURNS = 0.9229  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
-_AGAIN = 0.5746  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.1018  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.2451  # of what takes less time than the rest, at the same time: what shows nevertheless
+_OUTSIDE, _BEYOND = 31.98, 4.098
+_CLUSTER = 0.06811  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.9196  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
+_AGAIN = 0.4639  # of the time of weights from memory, for the part of their loads that others have made as well
+_IDLE = 0.1138  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.0785  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neigh
     # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
     parts = c.promoted_parts if is_promoted else 1
     passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
-    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES))
+    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES, waves == 1))
     cycles = _STAGE + max(
         multiplied, passing * SPAN_BYTES / _SHARED_BYTES,
         _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands) + _BEYOND * _beyond(c, operands) / max(1, waves),

@@ -37,7 +37,7 @@ from cupytma.tensormap.enums import L2Promotion, Swizzle
 from cupytma.tensormap.parameters import Tiled
 from cupytma.tensormap.tensor_map import TensorMap
 
-# Of D, that are worked on together.
+# Of a, that are worked on together.
 _BAND_ROWS = 1024
 _PRODUCT = np.dtype(
     [
@@ -124,7 +124,7 @@ class MatmulPlan:
     @property
     def stages(self) -> int:
         """Pieces of both operands in flight in a block."""
-        return self.configuration.stages(self.operands.result_bytes, self.most_bytes)
+        return self.configuration.stages(self.operands.result_bytes, self.most_bytes, self.has_one_tile)
 
     @property
     def depth_blocks(self) -> int:
@@ -138,20 +138,34 @@ class MatmulPlan:
         return rows * columns
 
     @property
+    def has_one_tile(self) -> bool:
+        """Whether each block has one tile, and lays out its result where the stages were."""
+        return self.configuration.has_one_tile(self.tiles, self.multiprocessors)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return self.configuration.shared_bytes(self.stages, self.operands.result_bytes, self.has_one_tile)
+
+    @property
     def band(self) -> int:
-        """Rows of clusters' tiles that are worked on together, so that L2 serves their columns again."""
+        """Clusters' tiles along a that are worked on together, so that L2 serves b's again."""
         c = self.configuration
-        return max(1, _BAND_ROWS // (c.tile_rows * c.cluster_rows))
+        of_a = c.tile_columns * c.cluster_columns if c.is_swapped else c.tile_rows * c.cluster_rows
+        return max(1, min(tiles_of(c, self.operands)[c.is_swapped], _BAND_ROWS // of_a))
 
     def tile(self, number: int, rank: int) -> tuple[int, int]:
         """The first row and column of D that a block of a cluster computes of a tile, as the kernel finds them."""
         c = self.configuration
         rows, columns = tiles_of(c, self.operands)
-        begin, rest = number // (self.band * columns) * self.band, number % (self.band * columns)
-        height = min(self.band, rows - begin)
+        along, across = (columns, rows) if c.is_swapped else (rows, columns)
+        begin, rest = number // (self.band * across) * self.band, number % (self.band * across)
+        height = min(self.band, along - begin)
+        of_a, of_b = begin + rest % height, rest // height
+        row, column = (of_b, of_a) if c.is_swapped else (of_a, of_b)
         rank = 0 if c.split > 1 else rank
-        row = (begin + rest % height) * c.cluster_rows + rank % c.cluster_rows
-        return row * c.tile_rows, (rest // height * c.cluster_columns + rank // c.cluster_rows) * c.tile_columns
+        row = row * c.cluster_rows + rank % c.cluster_rows
+        return row * c.tile_rows, (column * c.cluster_columns + rank // c.cluster_rows) * c.tile_columns
 
     @cached_property
     def cost(self) -> Cost:
@@ -212,10 +226,10 @@ class MatmulPlan:
 
     @property
     def size(self) -> LaunchSize:
-        """Of the launch. Blocks that share a sum have one tile each; others take tiles in turn."""
+        """Of the launch. Blocks have one tile each, or take tiles in turn."""
         c = self.configuration
-        shared = c.shared_bytes(self.stages, self.operands.result_bytes)
-        return LaunchSize(self.tiles * c.cluster, 0 if c.split > 1 else c.resident, c.threads, shared, self.stages)
+        blocks = 0 if self.has_one_tile else c.resident
+        return LaunchSize(self.tiles * c.cluster, blocks, c.threads, self.shared_bytes, self.stages)
 
     def defines(self) -> dict[str, int | str]:
         """The macros that the kernel is compiled with."""
@@ -243,7 +257,7 @@ class MatmulPlan:
             "MULTIPLY": multiply.function_name, "LOADING_REGISTERS": LOADING_REGISTERS,
             "MULTIPLYING_REGISTERS": MULTIPLYING_REGISTERS[c.consumers], "CONSUMERS": c.consumers,
             "RESIDENT": c.resident, "ROUND": round_of(self.depth_blocks // c.split),
-            "SHARED_BYTES": c.shared_bytes(self.stages, o.result_bytes),
+            "ONE_TILE": int(self.has_one_tile), "SHARED_BYTES": self.shared_bytes,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,11 @@ def matmul_program(
     )
     if plan.is_empty:
         raise ArrayError("out is empty, and nothing is launched for it")
-    check_range("multiprocessors", multiprocessors, 1, 2**20)
+    plan = replace(plan, multiprocessors=check_range("multiprocessors", multiprocessors, 1, 2**20))
     c, cluster = plan.configuration, plan.configuration.cluster
-    least = c.least_stages(operands.result_bytes)
+    least = c.least_stages(operands.result_bytes, plan.has_one_tile)
     ring = plan.stages if stages is None else check_range("stages", stages, least, 64)
-    clusters = plan.tiles if c.split > 1 else min(plan.tiles, max(1, multiprocessors // cluster))
+    clusters = plan.tiles if plan.has_one_tile else min(plan.tiles, max(1, multiprocessors // cluster))
     program = Program("matmul", blocks=clusters * cluster, cluster=cluster)
     memory = declare_memory(program, a=a, b=b, out=out)
     _Schedule(program, plan, ring, (np.asarray(a).dtype, np.asarray(b).dtype), np.asarray(out).dtype, memory[2]).add()
@@ -127,7 +128,7 @@ class _Schedule:
             [
                 program.shared_array(
                     f"buffer[{group}][{i}]", size,
-                    offset=later + (group * BUFFERS + i) * size if c.split > 1 else None,
+                    offset=later + (group * BUFFERS + i) * size if plan.has_one_tile else None,
                 )
                 for i in range(BUFFERS)
             ]
@@ -136,6 +137,7 @@ class _Schedule:
         self.full, self.empty = program.mbarriers("full", stages), program.mbarriers("empty", stages)
         self.turn, self.summed = program.mbarriers("turn", c.consumers), program.mbarrier("partial")
         self.sharers = 1 if c.split > 1 else c.cluster_rows + c.cluster_columns - 1
+        self.meets_before_writing = plan.has_one_tile and c.consumers > 1 and not c.is_ping_pong
 
     def add(self) -> None:
         """Give the program its roles."""
@@ -248,6 +250,8 @@ class _Schedule:
                 yield t.mbarrier_arrive(self.turn[1 - group]).named("pass the turn")
             if c.split > 1:
                 yield from self.add_parts(t, total)
+            elif self.meets_before_writing:
+                yield t.barrier_sync(_SHARING_BARRIER, c.consumers).named("meet before writing")
             sent = yield from self.write(t, total, row + first, column, sent)
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
         if c.sends_parcels:

@@ -27,9 +27,8 @@ _FEW_ROWS = (
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1))
+        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1), (16, 4, 2))
     ),
-    Configuration(1, 128, split=2, is_swapped=True),  # a long K
 )  # fmt: skip
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
 _SOME_ROWS = tuple(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64)))
@@ -38,15 +37,16 @@ _MANY_ROWS = (
     *(Configuration(1, columns) for columns in (64, 112, 128, 176, 192, 224, 256)),
     *(Configuration(2, columns) for columns in (112, 128)),
     # Pairs that load for one another.
-    *(Configuration(1, columns, 2) for columns in (128, 144, 192, 224, 256)),
+    Configuration(1, 112, 2, consumers=1),
+    *(Configuration(1, columns, 2) for columns in (128, 144, 192, 224)),
     Configuration(1, 256, 1, 2),
-    Configuration(2, 128, 2),
+    Configuration(1, 192, 2, is_swapped=True),
     # Several tiles of a short K for each block: one is written while the next is multiplied.
     *(
         Configuration(2, columns, *pair, is_ping_pong=True)
         for columns, pair in ((64, (1, 1)), (128, (1, 1)), (128, (2, 1)), (128, (1, 2)))
     ),
-    Configuration(1, 128, is_swapped=True),  # one wave of weights' rows
+    *(Configuration(rows, 128, is_swapped=True) for rows in (1, 2)),  # one wave of weights' rows
 )
 CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
 # Row blocks, consumers and whether swapped, of tiles that are as wide as fills one wave or a few.

@@ -203,7 +203,7 @@ def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kerne
             assert c.consumers == 2 or not c.is_ping_pong, c
             assert c.split == 1 or c.cluster == c.split, c
             assert c.cluster <= 8, c
-            assert plan.stages >= c.least_stages(size) >= 2, c
+            assert plan.stages >= c.least_stages(size, plan.has_one_tile) >= 2, c
             assert plan.size.shared_bytes <= HOPPER.shared_bytes, c
             assert c.resident == 1 or (plan.size.shared_bytes + 1024) * c.resident <= HOPPER.shared_bytes + 1024, c
             assert c.threads * c.resident <= 2048, c
@@ -247,7 +247,18 @@ def test_coordinates_of_the_last_tiles_fit_into_32_bits(swapped: bool) -> None:
             assert row + c.tile_rows <= 2**31, c
             assert column + c.tile_columns <= 2**31, c
             assert plan.size.most < 2**31, c
-            assert plan.band * int(plan.argument()["column_tiles"]) < 2**32, c  # as the kernel multiplies them
+            across = plan.argument()["row_tiles" if c.is_swapped else "column_tiles"]
+            assert plan.band * int(across) < 2**32, c  # as the kernel multiplies them
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_tiles_of_the_same_weights_follow_one_another_within_a_band(is_swapped: bool) -> None:
+    c = Configuration(1, 64, is_swapped=is_swapped, consumers=1)
+    plan = plan_matmul(judged(2100, 200, 128, "bfloat16"), HOPPER, 132, configuration=c)
+    corners = [plan.tile(number, 0) for number in range(plan.tiles)]
+    found = [corner[::-1] if is_swapped else corner for corner in corners]  # of a, and of b
+    bands = [range(begin, min(begin + 1024, 2112), 64) for begin in range(0, 2100, 1024)]
+    assert found == [(of_a, of_b) for band in bands for of_b in range(0, 200, 64) for of_a in band]
 
 
 @settings(max_examples=40, deadline=None)

@@ -222,7 +222,7 @@ WAITS = {
         C(1, 64, split=2, is_swapped=True), 272, "bfloat16",
     ),
     "results are laid out beside parcels": (
-        "split == 1 ? stages_bytes : parcels ? partial_bytes : 0;", "split == 1 ? stages_bytes : 0;",
+        "!one_tile ? stages_bytes : parcels ? partial_bytes : 0;", "!one_tile ? stages_bytes : 0;",
         C(1, 64, split=2, is_swapped=True), 272, "bfloat16",
     ),
 }  # fmt: skip

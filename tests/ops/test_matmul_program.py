@@ -25,8 +25,8 @@ CASES = [
     (200, 200, 144, "bfloat16", "bfloat16", False, C(1, 64, is_ping_pong=True), {"stages": 2, "static_b": True}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 2, 2, is_ping_pong=True), {"stages": 2}),
 ]
-# What is found when a step is left out, in clusters whose blocks load for one another, with ping-pong, and with sums
-# that blocks share.
+# What is found when a step is left out, in clusters whose blocks load for one another, in blocks with one tile, with
+# ping-pong, and with sums that blocks share.
 FAULTS = {
     "clusters": {
         "init fence": "init-not-fenced",
@@ -40,6 +40,7 @@ FAULTS = {
         "commit": "group-not-committed",
         "wait for the stores": "exit-in-flight",
     },
+    "one tile": {"meet before writing": "unordered"},
     "ping-pong": {"pass the turn": "arrival-missing"},
     "sums of few columns": {
         "tell of the part": "arrival-missing",
@@ -56,6 +57,7 @@ FAULTS = {
 }
 PROGRAMS = {
     "clusters": (300, 128, 384, C(1, 64, 2)),
+    "one tile": (128, 64, 384, C(1, 64)),
     "ping-pong": (300, 64, 384, C(1, 64, is_ping_pong=True)),
     "sums of few columns": (8, 128, 640, C(1, 8, split=2, is_swapped=True)),
     "sums": (24, 128, 640, C(1, 24, split=2, is_swapped=True)),

@@ -17,6 +17,8 @@ void hold(float (&)[Registers])
 {
 }
 
+inline void hold(unsigned&) {}
+
 inline unsigned rounded_to_bfloat16(float number)
 {
     const unsigned bits = __float_as_uint(number);
