@@ -131,19 +131,20 @@ public:
 private:
     __device__ void place()
     {
+        if (!left()) {
+            return;
+        }
         // Tiles of the same weights follow one another: blocks that begin together load them together.
         const unsigned across = SWAPPED ? product.row_tiles : product.column_tiles;
         const unsigned along = SWAPPED ? product.column_tiles : product.row_tiles;
         const unsigned per_band = product.band * across;
         const unsigned begin = tile / per_band * product.band, rest = tile % per_band;
-        const unsigned left = along - begin, height = left < product.band ? left : product.band;
+        const unsigned remaining = along - begin, height = remaining < product.band ? remaining : product.band;
         const unsigned of_a = begin + rest % height, of_b = rest / height;
         const unsigned rank = split > 1 ? 0 : cluster_rank();
-        if (tile < count) {
-            first_row = static_cast<int>(((SWAPPED ? of_b : of_a) * cluster_rows + rank % cluster_rows) * tile_rows);
-            first_column =
-                static_cast<int>(((SWAPPED ? of_a : of_b) * cluster_columns + rank / cluster_rows) * tile_columns);
-        }
+        first_row = static_cast<int>(((SWAPPED ? of_b : of_a) * cluster_rows + rank % cluster_rows) * tile_rows);
+        first_column =
+            static_cast<int>(((SWAPPED ? of_a : of_b) * cluster_columns + rank / cluster_rows) * tile_columns);
     }
 
     const Product& product;
