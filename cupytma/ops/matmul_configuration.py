@@ -194,8 +194,8 @@ class Configuration:
         fixed = self.shared_bytes(0, result_bytes, has_one_tile)
         reserved = RESERVED_SHARED_BYTES
         part = most_bytes if self.resident == 1 else (most_bytes + reserved) // self.resident - reserved
-        fitting = (part - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES)
-        return min(MOST_STAGES, fitting, _MOST_BYTES_ALONE // self.stage_bytes if self.cluster == 1 else fitting)
+        fitting = min(MOST_STAGES, (part - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
+        return min(fitting, _MOST_BYTES_ALONE // self.stage_bytes) if self.cluster == 1 else fitting
 
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns

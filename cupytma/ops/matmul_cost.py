@@ -72,7 +72,9 @@ class Cost:
     floor_seconds: float
 
 
-def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neighbours: int, waves: int) -> float:
+def _stage_cycles(
+    c: Configuration, operands: Operands, is_promoted: bool, neighbours: int, waves: int, has_one_tile: bool
+) -> float:
     """Of one block, in turn with its neighbours on a multiprocessor.
 
     Whatever is the slowest of the tensor cores, shared memory, what comes from L2 and how long each load takes.
@@ -82,7 +84,7 @@ def _stage_cycles(c: Configuration, operands: Operands, is_promoted: bool, neigh
     # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
     parts = c.promoted_parts if is_promoted else 1
     passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
-    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES, waves == 1))
+    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES, has_one_tile))
     cycles = _STAGE + max(
         multiplied, passing * SPAN_BYTES / _SHARED_BYTES,
         _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands) + _BEYOND * _beyond(c, operands) / max(1, waves),
@@ -157,7 +159,8 @@ def cost_of(
     sharing = _SHARING * c.split + _SENDING * c.sent_bytes if c.split > 1 else 0
     last_sharing = sharing * (_BESIDE if is_beside else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
-    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours), waves)
+    has_one_tile = c.has_one_tile(row_tiles * column_tiles, multiprocessors)
+    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours), waves, has_one_tile)
     multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
     ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
     ending += writing * (1 if c.is_ping_pong else waves)

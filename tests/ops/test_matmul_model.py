@@ -85,7 +85,7 @@ def test_the_model_says_what_a_chosen_way_takes_to_a_quarter_and_to_a_tenth_in_t
 
 def test_what_is_possible_has_a_way_almost_as_fast_as_the_fastest_of_every_measured_product() -> None:
     for case in CASES:
-        assert min(case.slowdowns[c] for c in case.measured) <= 1.025, case.operands
+        assert min(case.slowdowns[c] for c in case.measured) <= 1.02, case.operands
 
 
 def test_every_way_of_the_table_was_within_1_5_percent_of_the_fastest_of_some_product() -> None:
