@@ -11,6 +11,7 @@ from matmul_arrays import TYPES, expected, matrix, operands
 
 import cupytma as tma
 from cupytma.errors import ArrayError
+from cupytma.ops import matrix_product
 from cupytma.ops.matmul_configuration import MOST_ROWS_BEFORE, Configuration, problem_with
 from cupytma.ops.matmul_operands import check_operands
 from cupytma.ops.matmul_ways import CONFIGURATIONS
@@ -69,23 +70,56 @@ def multiply(a: np.ndarray, b: np.ndarray, out: Any, result: str, vectors: Any =
 
 
 LAYOUTS = [(name, False) for name in TYPES] + [("bfloat16", True), ("float16", True)]
+WAYS = list(dict.fromkeys((*CONFIGURATIONS, *ODD_WAYS)))
 
 
-@pytest.mark.parametrize("configuration", dict.fromkeys((*CONFIGURATIONS, *ODD_WAYS)), ids=str)
+def fast_if_needed(configuration: Configuration, a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the way is one of fast accumulation only. Skips where it is none for these operands at all."""
+    judged = check_operands(view_of(a), view_of(b), view_of(matrix(len(a), b.shape[1], "bfloat16")), tf32=True)
+    is_narrow, most_bytes = judged.a.type.is_narrow, current_target().shared_bytes
+    fast = bool(problem_with(configuration, judged, is_narrow, most_bytes))
+    if problem_with(configuration, judged, is_narrow and not fast, most_bytes):
+        pytest.skip("not for these operands")
+    return fast
+
+
+@pytest.mark.parametrize("configuration", WAYS, ids=str)
 @pytest.mark.parametrize(("dtype", "is_row_major"), LAYOUTS)
 def test_every_configuration_is_exact(configuration: Configuration, dtype: str, is_row_major: bool) -> None:
-    m, n, k = 333, 424, 1200
-    a, b = operands(m, n, k, dtype, is_row_major)
-    judged = check_operands(view_of(a), view_of(b), view_of(matrix(m, n, "bfloat16")), tf32=True)
-    is_narrow = judged.a.type.is_narrow
-    fast = bool(problem_with(configuration, judged, is_narrow, current_target().shared_bytes))
-    if problem_with(configuration, judged, is_narrow and not fast, current_target().shared_bytes):
-        pytest.skip("not for these operands")
+    n = 424
+    a, b = operands(333, n, 1200, dtype, is_row_major)
+    fast = fast_if_needed(configuration, a, b)
     for result in ("bfloat16", "float32"):
         for static_b, some in ((False, a), (True, a[:MOST_ROWS_BEFORE])):
             guarded = Guarded(len(some), n, result)
             how = {"configuration": configuration, "fast_accumulation": fast, "static_b": static_b}
             multiply(some, b, guarded.out, result, **how)
+            guarded.check(expected(some, b))
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Products as on a GPU of one multiprocessor, whose clusters, two at a time, take many tiles in turn."""
+    matrix_product.forget_prepared()
+    monkeypatch.setattr(matrix_product, "multiprocessors", lambda *_: 1)
+    monkeypatch.setattr(matrix_product, "resident_clusters", lambda *_: 2)
+    yield
+    matrix_product.forget_prepared()
+
+
+@pytest.mark.usefixtures("few_blocks")
+@pytest.mark.parametrize("configuration", [way for way in WAYS if way.split == 1], ids=str)
+def test_every_configuration_is_exact_where_blocks_have_many_tiles(configuration: Configuration) -> None:
+    dtype, is_row_major = LAYOUTS[WAYS.index(configuration) % len(LAYOUTS)]
+    m, n = 1100, 1096
+    a, b = operands(m, n, 336, dtype, is_row_major)
+    fast = fast_if_needed(configuration, a, b)
+    for result in ("bfloat16", "float32"):
+        for static_b, some in ((False, a), (True, a[:MOST_ROWS_BEFORE])):
+            guarded = Guarded(len(some), n, result)
+            how = {"configuration": configuration, "fast_accumulation": fast, "static_b": static_b}
+            for _ in range(2):
+                multiply(some, b, guarded.out, result, **how)
             guarded.check(expected(some, b))
 
 
