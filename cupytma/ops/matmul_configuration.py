@@ -21,9 +21,13 @@ from cupytma.words import counted
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
-MOST_STAGES = 12
-# Of stages, where blocks do not load for one another: with more in flight products took up to 6 % longer (measured).
-_MOST_BYTES_ALONE = 208 << 10
+MOST_STAGES = 12  # with more, small tiles were no faster (measured)
+# Where loads of b begin before the work before has ended, and blocks load for themselves: products took 2 % less on
+# average than with 12 stages, and up to 5 % (measured).
+MOST_STAGES_BEFORE = 15
+# Bytes of the stages beside the one that is multiplied, where blocks load for themselves: with more in flight products
+# took up to 7 % longer (measured); and where blocks that share a sum load what those of other sums load too: up to 25 %.
+_MOST_BESIDE, _MOST_BESIDE_AGAIN = 180 << 10, 128 << 10
 # Of a, up to which loads of b begin before the work before has ended, where that is allowed: with more, products mostly
 # took longer so (measured: with 128 rows up to 6 %).
 MOST_ROWS_BEFORE = 64
@@ -189,14 +193,6 @@ class Configuration:
         """In which a warpgroup lays out what its block finishes of a tile."""
         return self.row_blocks * -(-self.own_columns // self.step_columns(result_bytes))
 
-    def stages(self, result_bytes: int, most_bytes: int, has_one_tile: bool) -> int:
-        """As many as fit into a block's part of so much shared memory, at most `MOST_STAGES`."""
-        fixed = self.shared_bytes(0, result_bytes, has_one_tile)
-        reserved = RESERVED_SHARED_BYTES
-        part = most_bytes if self.resident == 1 else (most_bytes + reserved) // self.resident - reserved
-        fitting = min(MOST_STAGES, (part - fixed) // (self.stage_bytes + 2 * _BARRIER_BYTES))
-        return min(fitting, _MOST_BYTES_ALONE // self.stage_bytes) if self.cluster == 1 else fitting
-
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns
         together = "one warpgroup" if self.consumers == 1 else "cooperative"
@@ -254,7 +250,7 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         if not matrix.is_mn_major and extent > parts * MAX_BOX:
             return f"{extent // parts} rows of an operand are more than a box has, {MAX_BOX}"
     shares_sum = c.split > 1  # else blocks with several tiles have the fewest stages
-    stages = c.stages(operands.result_bytes, most_bytes, shares_sum)
+    stages = stages_of(c, operands, most_bytes, shares_sum)
     least = c.least_stages(operands.result_bytes, shares_sum)
     if stages < least:
         later = ", where sums and results are laid out," if least > 2 else ""
@@ -272,6 +268,37 @@ def tiles_of(configuration: Configuration, operands: Operands) -> tuple[int, int
     c = configuration
     rows, columns = (operands.n, operands.m) if c.is_swapped else (operands.m, operands.n)
     return -(-rows // (c.tile_rows * c.cluster_rows)), -(-columns // (c.tile_columns * c.cluster_columns))
+
+
+def stages_of(
+    configuration: Configuration, operands: Operands, most_bytes: int, has_one_tile: bool, begins_before: bool = False
+) -> int:
+    """Pieces of both operands in flight in a block.
+
+    As many as fit into its part of shared memory, unless products were faster with fewer.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    operands : Operands
+    most_bytes : int
+        Of shared memory that one block may have.
+    has_one_tile : bool
+        As `Configuration.has_one_tile` says.
+    begins_before : bool
+        Loads of b begin before the work before has ended.
+    """
+    c, reserved = configuration, RESERVED_SHARED_BYTES
+    part = most_bytes if c.resident == 1 else (most_bytes + reserved) // c.resident - reserved
+    fixed = c.shared_bytes(0, operands.result_bytes, has_one_tile)
+    fitting = (part - fixed) // (c.stage_bytes + 2 * _BARRIER_BYTES)
+    if c.split > 1 and tiles_of(c, operands)[1] > 1:
+        fastest = min(MOST_STAGES, 1 + _MOST_BESIDE_AGAIN // c.stage_bytes)
+    elif c.cluster > 1:
+        fastest = MOST_STAGES
+    else:
+        fastest = MOST_STAGES_BEFORE if begins_before else min(MOST_STAGES, 1 + _MOST_BESIDE // c.stage_bytes)
+    return min(fitting, max(fastest, c.least_stages(operands.result_bytes, has_one_tile)))
 
 
 def check_configuration(

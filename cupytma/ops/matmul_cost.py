@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupytma.ops.matmul_configuration import BUFFERS, INSTRUCTION_ROWS, SPAN_BYTES, Configuration, tiles_of
+from cupytma.ops.matmul_configuration import (
+    BUFFERS,
+    INSTRUCTION_ROWS,
+    SPAN_BYTES,
+    Configuration,
+    stages_of,
+    tiles_of,
+)
 from cupytma.ops.matmul_operands import Operands
 from cupytma.targets import target
 
@@ -17,32 +24,32 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels there. All are fitted together to times of 183 products on an H200, and none of the
+# What it knows of the kernels there. All are fitted together to times of 206 products on an H200, and none of the
 # rates alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 5.059e12  # a second, from memory
-_CACHE_BYTES = 1.303e13  # a second, from L2 into all multiprocessors
-_LOAD_BYTES = 105.9  # a cycle, into one multiprocessor
-_LAUNCH = 1.588e-7  # seconds that a launch takes after the one before
-_FILLING = 3177  # cycles until the first stage is there
-_PREPARED = 0.8347  # of filling: what is left where loads of weights begin before
-_PLACING = 132.9  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.1485  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 193  # cycles until a buffer that the result is laid out in is free again
-_WRITING = 18.39  # cycles for each element of the result that a thread has
-_SHARING, _SENDING = 382.4, 0.06733  # cycles for each block that shares a sum, and for each byte that it sends
-_STAGE = 43.4  # cycles of a stage beside what is the slowest of it
-_STORED = 0.3641  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 438.1  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_MEMORY_BYTES = 5.156e12  # a second, from memory
+_CACHE_BYTES = 1.444e13  # a second, from L2 into all multiprocessors
+_LAUNCH = 2.325e-7  # seconds that a launch takes after the one before
+_FILLING = 1681  # cycles until the first stage is there
+_PREPARED = 0.884  # of filling: what is left where loads of weights begin before
+_PLACING = 1495  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.0034  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
+_AWAITING = 121.4  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 23.89  # cycles for each element of the result that a thread has
+_SHARING, _SENDING = 731.6, 0.007071  # cycles for each block that shares a sum, and for each byte that it sends
+_STAGE = 47  # cycles of a stage beside what is the slowest of it
+_STORED = 0.3146  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1741  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 1.257, (2, 1): 0.08029, (1, 2): 0.1784}
-# Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks.
-_OUTSIDE, _BEYOND = 31.98, 4.098
-_CLUSTER = 0.06811  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_TURNS = 0.9196  # of a stage's time, where consumers take turns: one multiplies while the other begins and ends
-_AGAIN = 0.4639  # of the time of weights from memory, for the part of their loads that others have made as well
-_IDLE = 0.1138  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.0785  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 0.8381, (2, 1): 0.08068, (1, 2): 0.2569}
+# Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks, where
+# nothing else takes as long.
+_OUTSIDE, _BEYOND = 12.18, 10.04
+_CLUSTER = 0.09821  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.9117  # of a stage's time, where consumers take turns at tiles: one multiplies while the other ends and begins
+_AGAIN = 0.8115  # of the time of weights from memory, for the part of their loads that other clusters have made as well
+_IDLE = 0.09859  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.2106  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -73,26 +80,26 @@ class Cost:
 
 
 def _stage_cycles(
-    c: Configuration, operands: Operands, is_promoted: bool, neighbours: int, waves: int, has_one_tile: bool
+    c: Configuration, operands: Operands, is_promoted: bool, neighbours: int, waves: int, stages: int
 ) -> float:
     """Of one block, in turn with its neighbours on a multiprocessor.
 
-    Whatever is the slowest of the tensor cores, shared memory, what comes from L2 and how long each load takes.
+    Whatever is the slowest of the tensor cores, shared memory, rows that are outside and how long each load takes.
     """
     kind, instructions = operands.a.type, c.tile_rows // INSTRUCTION_ROWS
     multiplied = c.tile_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
     # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
     parts = c.promoted_parts if is_promoted else 1
     passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)
-    stages = max(2, c.stages(operands.result_bytes, _MOST_BYTES, has_one_tile))
     cycles = _STAGE + max(
         multiplied, passing * SPAN_BYTES / _SHARED_BYTES,
-        _loaded(c) / _LOAD_BYTES + _OUTSIDE * _outside(c, operands) + _BEYOND * _beyond(c, operands) / max(1, waves),
+        _OUTSIDE * _outside(c, operands) + _BEYOND * _beyond(c, operands) / max(1, waves),
         _LATENCY / (stages - 1) / neighbours,
     )  # fmt: skip
     if is_promoted:
         cycles += _PROMOTING[max(1, c.stage_sums), parts] * _elements(c)
-    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1)) * (_TURNS if c.is_ping_pong else 1)
+    cycles *= _TURNS if c.is_ping_pong and waves > 1 else 1
+    return cycles * (1 + _CLUSTER * (c.cluster_rows * c.cluster_columns - 1))
 
 
 def _side(c: Configuration, operands: Operands, is_rows: bool) -> tuple[int, int, int]:
@@ -150,8 +157,8 @@ def cost_of(
     neighbours = min(max(c.resident, -(-c.cluster // multiprocessors)), -(-blocks // multiprocessors))
     depth_blocks = -(-o.k * kind.bytes // SPAN_BYTES)
     is_prepared = is_static and c.may_begin_before(o.m)
-    # The next product's blocks have room, if a quarter of the places is left.
-    is_beside = is_prepared and c.resident > 1 and 4 * blocks < 3 * places
+    # The next product's blocks have room, if a fifth of the places is left.
+    is_beside = is_prepared and c.resident > 1 and 5 * blocks <= 4 * places
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
     writing = _WRITING * _elements(c) * c.own_columns / c.tile_columns
@@ -160,7 +167,8 @@ def cost_of(
     last_sharing = sharing * (_BESIDE if is_beside else 1)
     # Blocks that share a sum have one tile each, and fill their stages in every wave; others go on loading.
     has_one_tile = c.has_one_tile(row_tiles * column_tiles, multiprocessors)
-    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours), waves, has_one_tile)
+    stages = max(2, stages_of(c, o, _MOST_BYTES, has_one_tile, is_prepared))
+    stage_cycles = _stage_cycles(c, o, is_promoted, max(1, neighbours), waves, stages)
     multiplying = waves * -(-depth_blocks // c.split) * neighbours * stage_cycles
     ending = max(0, waves - 1) * (sharing + (_FILLING if c.split > 1 else 0)) + last_sharing
     ending += writing * (1 if c.is_ping_pong else waves)
@@ -169,7 +177,7 @@ def cost_of(
     flops = 2 * o.m * o.n * o.k
     size = (o.m + o.n) * o.k * kind.bytes + o.m * o.n * o.result_bytes
     idle = waves * places / blocks - 1 if blocks else 0
-    readers = max(1, column_tiles * c.cluster_columns if c.is_swapped else row_tiles * c.cluster_rows)
+    readers = max(1, column_tiles if c.is_swapped else row_tiles)
     again = _AGAIN * (1 - 1 / readers) * o.n * o.k * kind.bytes
     memory = (size + again) / _MEMORY_BYTES * (1 + _IDLE * idle)
     traffic = blocks / c.split * depth_blocks * _loaded(c) / _CACHE_BYTES

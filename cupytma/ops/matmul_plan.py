@@ -24,6 +24,7 @@ from cupytma.ops.matmul_configuration import (
     Configuration,
     check_configuration,
     round_of,
+    stages_of,
     tiles_of,
 )
 from cupytma.ops.matmul_cost import Cost, cost_of
@@ -124,7 +125,7 @@ class MatmulPlan:
     @property
     def stages(self) -> int:
         """Pieces of both operands in flight in a block."""
-        return self.configuration.stages(self.operands.result_bytes, self.most_bytes, self.has_one_tile)
+        return stages_of(self.configuration, self.operands, self.most_bytes, self.has_one_tile, self.begins_before)
 
     @property
     def depth_blocks(self) -> int:

@@ -27,7 +27,7 @@ _FEW_ROWS = (
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (16, 1, 1), (16, 4, 2))
+        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (8, 4, 2), (16, 1, 1), (16, 4, 2))
     ),
 )  # fmt: skip
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
@@ -38,8 +38,7 @@ _MANY_ROWS = (
     *(Configuration(2, columns) for columns in (112, 128)),
     # Pairs that load for one another.
     Configuration(1, 112, 2, consumers=1),
-    *(Configuration(1, columns, 2) for columns in (128, 144, 192, 224)),
-    Configuration(1, 256, 1, 2),
+    *(Configuration(1, columns, 2) for columns in (128, 192, 224)),
     Configuration(1, 192, 2, is_swapped=True),
     # Several tiles of a short K for each block: one is written while the next is multiplied.
     *(

@@ -67,12 +67,12 @@ def case_of(told: dict[str, Any]) -> Case:
 CASES = [case_of(told) for told in RECORDED["cases"]]
 
 
-def test_what_the_model_chooses_took_at_most_8_percent_more_than_the_fastest_and_1_2_in_the_mean() -> None:
+def test_what_the_model_chooses_took_at_most_9_percent_more_than_the_fastest_and_0_8_in_the_mean() -> None:
     slowdowns = np.array([case.slowdowns[case.chosen] for case in CASES])
     weights = [1 + (case.operands.n == case.operands.k == 4096) for case in CASES]
-    assert len(CASES) == 183
-    assert slowdowns.max() <= 1.08
-    assert np.average(slowdowns, weights=weights) <= 1.012
+    assert len(CASES) == 206
+    assert slowdowns.max() <= 1.09
+    assert np.average(slowdowns, weights=weights) <= 1.008
 
 
 def test_the_model_says_what_a_chosen_way_takes_to_a_quarter_and_to_a_tenth_in_the_mean() -> None:
