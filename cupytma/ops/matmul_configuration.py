@@ -26,7 +26,7 @@ MOST_STAGES = 12  # with more, small tiles were no faster (measured)
 # average than with 12 stages, and up to 5 % (measured).
 MOST_STAGES_BEFORE = 15
 # Bytes of the stages beside the one that is multiplied, where blocks load for themselves: with more in flight products
-# took up to 7 % longer (measured); and where blocks that share a sum load what those of other sums load too: up to 25 %.
+# took up to 7 % longer (measured); and where blocks that share a sum load what others load too: up to 25 %.
 _MOST_BESIDE, _MOST_BESIDE_AGAIN = 180 << 10, 128 << 10
 # Of a, up to which loads of b begin before the work before has ended, where that is allowed: with more, products mostly
 # took longer so (measured: with 128 rows up to 6 %).

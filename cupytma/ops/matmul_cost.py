@@ -26,30 +26,31 @@ _MOST_BYTES = target("sm_90a").shared_bytes
 
 # What it knows of the kernels there. All are fitted together to times of 206 products on an H200, and none of the
 # rates alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 5.156e12  # a second, from memory
-_CACHE_BYTES = 1.444e13  # a second, from L2 into all multiprocessors
-_LAUNCH = 2.325e-7  # seconds that a launch takes after the one before
-_FILLING = 1681  # cycles until the first stage is there
-_PREPARED = 0.884  # of filling: what is left where loads of weights begin before
-_PLACING = 1495  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.0034  # of a launch, placing and a shared sum: what is left where the next product's blocks have room beside
-_AWAITING = 121.4  # cycles until a buffer that the result is laid out in is free again
-_WRITING = 23.89  # cycles for each element of the result that a thread has
-_SHARING, _SENDING = 731.6, 0.007071  # cycles for each block that shares a sum, and for each byte that it sends
-_STAGE = 47  # cycles of a stage beside what is the slowest of it
-_STORED = 0.3146  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1741  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_MEMORY_BYTES = 4.106e12  # a second, from memory
+_CACHE_BYTES = 9.197e12  # a second, from L2 into all multiprocessors
+_TOGETHER = 0.4224  # of the loads of a from there: blocks of different weights make them at the same time
+_LAUNCH = 2.204e-7  # seconds that a launch takes after the one before
+_FILLING = 283.7  # cycles until the first stage is there
+_PREPARED = 0.4337  # of filling: what is left where loads of weights begin before
+_PLACING = 1630  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.003206  # of a launch, placing and a shared sum: what is left where the next product's blocks have room
+_AWAITING = 164.8  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 21.4  # cycles for each element of the result that a thread has
+_SHARING, _SENDING = 542.3, 0.00922  # cycles for each block that shares a sum, and for each byte that it sends
+_STAGE = 70.26  # cycles of a stage beside what is the slowest of it
+_STORED = 0.3311  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1860  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 0.8381, (2, 1): 0.08068, (1, 2): 0.2569}
-# Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks, where
-# nothing else takes as long.
-_OUTSIDE, _BEYOND = 12.18, 10.04
-_CLUSTER = 0.09821  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_TURNS = 0.9117  # of a stage's time, where consumers take turns at tiles: one multiplies while the other ends and begins
-_AGAIN = 0.8115  # of the time of weights from memory, for the part of their loads that other clusters have made as well
-_IDLE = 0.09859  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.2106  # of what takes less time than the rest, at the same time: what shows nevertheless
+_PROMOTING = {(1, 1): 0.6973, (2, 1): 0.0545, (1, 2): 0.2139}
+# Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks, if
+# nothing else takes longer.
+_OUTSIDE, _BEYOND = 14.94, 10.48
+_CLUSTER = 0.07337  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.8692  # of a stage's time, where consumers take turns at tiles: one multiplies while the other writes
+_AGAIN = 0.47  # of the time of weights from memory, for the part of their loads that other clusters have made as well
+_IDLE = 0.039  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.189  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,10 @@ def _beyond(c: Configuration, operands: Operands) -> float:
 
 
 def _loaded(c: Configuration) -> float:
-    """Bytes that a block loads for a stage, its share of what a cluster shares."""
-    return SPAN_BYTES * (c.tile_rows / c.cluster_columns + c.tile_columns / c.cluster_rows)
+    """Bytes that a block's loads of a stage take from L2, its share of what a cluster shares."""
+    shares = c.tile_rows / c.cluster_columns, c.tile_columns / c.cluster_rows
+    of_b, of_a = shares if c.is_swapped else shares[::-1]
+    return SPAN_BYTES * (of_b + _TOGETHER * of_a)
 
 
 def _elements(c: Configuration) -> int:
