@@ -26,31 +26,32 @@ _MOST_BYTES = target("sm_90a").shared_bytes
 
 # What it knows of the kernels there. All are fitted together to times of 206 products on an H200, and none of the
 # rates alone is what the device reaches: what is said to overlap takes its part of them.
-_MEMORY_BYTES = 4.106e12  # a second, from memory
-_CACHE_BYTES = 9.197e12  # a second, from L2 into all multiprocessors
-_TOGETHER = 0.4224  # of the loads of a from there: blocks of different weights make them at the same time
-_LAUNCH = 2.204e-7  # seconds that a launch takes after the one before
-_FILLING = 283.7  # cycles until the first stage is there
-_PREPARED = 0.4337  # of filling: what is left where loads of weights begin before
-_PLACING = 1630  # cycles that a cluster of more than two blocks takes longer to find its places
-_BESIDE = 0.003206  # of a launch, placing and a shared sum: what is left where the next product's blocks have room
-_AWAITING = 164.8  # cycles until a buffer that the result is laid out in is free again
-_WRITING = 21.4  # cycles for each element of the result that a thread has
-_SHARING, _SENDING = 542.3, 0.00922  # cycles for each block that shares a sum, and for each byte that it sends
-_STAGE = 70.26  # cycles of a stage beside what is the slowest of it
-_STORED = 0.3311  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
-_LATENCY = 1860  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
+_MEMORY_BYTES = 4.150e12  # a second, from memory
+_CACHE_BYTES = 8.514e12  # a second, from L2 into all multiprocessors
+_TOGETHER = 0.3166  # of the loads of a from there: blocks of different weights make them at the same time
+_LAUNCH = 4.641e-7  # seconds that a launch takes after the one before
+_FILLING = 512.9  # cycles until the first stage is there
+_PREPARED = 0.5492  # of filling: what is left where loads of weights begin before
+_PLACING = 1033  # cycles that a cluster of more than two blocks takes longer to find its places
+_BESIDE = 0.001421  # of a launch, placing and a shared sum: what is left where the next product's blocks have room
+_AWAITING = 157.6  # cycles until a buffer that the result is laid out in is free again
+_WRITING = 21.38  # cycles for each element of the result that a thread has
+_SWAPPED = 1.01  # of that, where operands are swapped: of equals the other one was mostly the faster
+_SHARING, _SENDING = 416.4, 0.01738  # cycles for each block that shares a sum, and for each byte that it sends
+_STAGE = 47.02  # cycles of a stage beside what is the slowest of it
+_STORED = 0.3333  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
+_LATENCY = 1858  # cycles of a load, which all stages but the one that is multiplied wait for at the same time
 # Cycles of a stage for each element that a thread adds in float32, by the sums of a stage that it has room for and the
 # parts that one is made in: with one of one the tensor cores wait.
-_PROMOTING = {(1, 1): 0.6973, (2, 1): 0.0545, (1, 2): 0.2139}
+_PROMOTING = {(1, 1): 1.002, (2, 1): 0.08587, (1, 2): 0.2982}
 # Cycles of a stage for each row that is loaded from outside of a, and from outside of b by the last tile's blocks, if
 # nothing else takes longer.
-_OUTSIDE, _BEYOND = 14.94, 10.48
-_CLUSTER = 0.07337  # of a stage's time, for each further block that loads are shared with: they wait for one another
-_TURNS = 0.8692  # of a stage's time, where consumers take turns at tiles: one multiplies while the other writes
-_AGAIN = 0.47  # of the time of weights from memory, for the part of their loads that other clusters have made as well
-_IDLE = 0.039  # of the time of memory, for a multiprocessor without a block beside each one with a block
-_OVERLAP = 0.189  # of what takes less time than the rest, at the same time: what shows nevertheless
+_OUTSIDE, _BEYOND = 14.78, 10.18
+_CLUSTER = 0.1241  # of a stage's time, for each further block that loads are shared with: they wait for one another
+_TURNS = 0.8471  # of a stage's time, where consumers take turns at tiles: one multiplies while the other writes
+_AGAIN = 0.2955  # of the time of weights from memory, for the part of their loads that other clusters have made as well
+_IDLE = 0.01631  # of the time of memory, for a multiprocessor without a block beside each one with a block
+_OVERLAP = 0.2094  # of what takes less time than the rest, at the same time: what shows nevertheless
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def cost_of(
     is_beside = is_prepared and c.resident > 1 and 5 * blocks <= 4 * places
     filling = _FILLING * (_PREPARED if is_prepared else 1)
     filling += (c.cluster > 2) * _PLACING * (_BESIDE if is_beside else 1)
-    writing = _WRITING * _elements(c) * c.own_columns / c.tile_columns
+    writing = _WRITING * (_SWAPPED if c.is_swapped else 1) * _elements(c) * c.own_columns / c.tile_columns
     writing += _AWAITING * max(0, c.steps(o.result_bytes) - BUFFERS)
     sharing = _SHARING * c.split + _SENDING * c.sent_bytes if c.split > 1 else 0
     last_sharing = sharing * (_BESIDE if is_beside else 1)
