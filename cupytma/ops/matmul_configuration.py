@@ -21,12 +21,12 @@ from cupytma.words import counted
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
-MOST_STAGES = 12  # with more, small tiles were no faster (measured)
-# Where loads of b begin before the work before has ended, and blocks load for themselves: products took 2 % less on
-# average than with 12 stages, and up to 5 % (measured).
+MOST_STAGES = 12  # more made no difference on average (measured)
+# Of blocks without a cluster, where loads of b begin before the work before has ended: products took 2 % less on
+# average than with 12 stages, from 5 % less to 3 % more (measured).
 MOST_STAGES_BEFORE = 15
-# Bytes of the stages beside the one that is multiplied, where blocks load for themselves: with more in flight products
-# took up to 7 % longer (measured); and where blocks that share a sum load what others load too: up to 25 %.
+# Bytes of the stages beside the one that is multiplied, of blocks without a cluster: with more in flight products took
+# up to 7 % longer (measured); and of blocks that share a sum and load what those of other sums load too: up to 20 %.
 _MOST_BESIDE, _MOST_BESIDE_AGAIN = 180 << 10, 128 << 10
 # Of a, up to which loads of b begin before the work before has ended, where that is allowed: with more, products mostly
 # took longer so (measured: with 128 rows up to 6 %).
@@ -275,7 +275,8 @@ def stages_of(
 ) -> int:
     """Pieces of both operands in flight in a block.
 
-    As many as fit into its part of shared memory, unless products were faster with fewer.
+    As many as fit into its part of shared memory, or fewer if products were faster so; but not less than
+    `Configuration.least_stages`.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _PLACING = 1033  # cycles that a cluster of more than two blocks takes longer to
 _BESIDE = 0.001421  # of a launch, placing and a shared sum: what is left where the next product's blocks have room
 _AWAITING = 157.6  # cycles until a buffer that the result is laid out in is free again
 _WRITING = 21.38  # cycles for each element of the result that a thread has
-_SWAPPED = 1.01  # of that, where operands are swapped: of equals the other one was mostly the faster
+_SWAPPED = 1.01  # of that, where operands are swapped: of equal tiles those were mostly the slower
 _SHARING, _SENDING = 416.4, 0.01738  # cycles for each block that shares a sum, and for each byte that it sends
 _STAGE = 47.02  # cycles of a stage beside what is the slowest of it
 _STORED = 0.3333  # of the bytes that loads write to shared memory: what is in the way of wgmma, which reads there
@@ -125,7 +125,7 @@ def _beyond(c: Configuration, operands: Operands) -> float:
 
 
 def _loaded(c: Configuration) -> float:
-    """Bytes that a block's loads of a stage take from L2, its share of what a cluster shares."""
+    """Bytes that a block's loads of a stage take from L2: its share of b's, and what counts of its share of a's."""
     shares = c.tile_rows / c.cluster_columns, c.tile_columns / c.cluster_rows
     of_b, of_a = shares if c.is_swapped else shares[::-1]
     return SPAN_BYTES * (of_b + _TOGETHER * of_a)

@@ -47,7 +47,7 @@ _MANY_ROWS = (
     ),
     *(Configuration(rows, 128, is_swapped=True) for rows in (1, 2)),  # one wave of weights' rows
 )
-CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS  # of equals the one that is not swapped was the faster
+CONFIGURATIONS = _SOME_ROWS + _FEW_ROWS + _MANY_ROWS
 # Row blocks, consumers and whether swapped, of tiles that are as wide as fills one wave or a few.
 _FITTED = ((1, 1, False), (1, 2, False), (2, 1, False), (1, 1, True), (1, 2, True))
 _FITTED_WAVES = 2

@@ -40,7 +40,7 @@ def test_the_stages_in_flight_took_at_most_a_tenth_more_than_the_fastest_number_
 @pytest.mark.parametrize(
     ("m", "static_b", "way", "stages"),
     [
-        # As many as fit, but 180 KiB beside the one that is multiplied where blocks load for themselves.
+        # As many as fit, but 180 KiB beside the one that is multiplied without clusters.
         (512, False, Configuration(1, 128, 1, 2, is_swapped=True, consumers=1), 9),
         (512, False, Configuration(1, 128, is_swapped=True, consumers=1), 8),
         (64, False, Configuration(1, 64, is_swapped=True, consumers=1), 12),
