@@ -21,10 +21,10 @@ from cupytma.words import counted
 SPAN_BYTES = 128  # along K, of a stage: what one swizzled box is wide
 INSTRUCTION_ROWS = 64  # of the left matrix of wgmma
 BUFFERS = 2  # in which a consumer lays out what tensor stores write
-MOST_STAGES = 12  # more made no difference on average (measured)
+_MOST_STAGES = 12  # more made no difference on average (measured)
 # Of blocks without a cluster, where loads of b begin before the work before has ended: products took 2 % less on
 # average than with 12 stages, from 5 % less to 3 % more (measured).
-MOST_STAGES_BEFORE = 15
+_MOST_STAGES_BEFORE = 15
 # Bytes of the stages beside the one that is multiplied, of blocks without a cluster: with more in flight products took
 # up to 7 % longer (measured); and of blocks that share a sum and load what those of other sums load too: up to 20 %.
 _MOST_BESIDE, _MOST_BESIDE_AGAIN = 180 << 10, 128 << 10
@@ -294,11 +294,11 @@ def stages_of(
     fixed = c.shared_bytes(0, operands.result_bytes, has_one_tile)
     fitting = (part - fixed) // (c.stage_bytes + 2 * _BARRIER_BYTES)
     if c.split > 1 and tiles_of(c, operands)[1] > 1:
-        fastest = min(MOST_STAGES, 1 + _MOST_BESIDE_AGAIN // c.stage_bytes)
+        fastest = min(_MOST_STAGES, 1 + _MOST_BESIDE_AGAIN // c.stage_bytes)
     elif c.cluster > 1:
-        fastest = MOST_STAGES
+        fastest = _MOST_STAGES
     else:
-        fastest = MOST_STAGES_BEFORE if begins_before else min(MOST_STAGES, 1 + _MOST_BESIDE // c.stage_bytes)
+        fastest = _MOST_STAGES_BEFORE if begins_before else min(_MOST_STAGES, 1 + _MOST_BESIDE // c.stage_bytes)
     return min(fitting, max(fastest, c.least_stages(operands.result_bytes, has_one_tile)))
 
 
