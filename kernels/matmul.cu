@@ -401,7 +401,7 @@ __device__ __forceinline__ void multiply_tiles(
             meet_at(sharing_barrier, consumers * warpgroup_threads);  // all warps have read the stages
         }
 #endif
-        result.write(sum, tiles.row() + (PING_PONG ? 0 : static_cast<int>(group * group_rows)), tiles.column());
+        result.write(sum, tiles.row(), tiles.column());
     }
     result.finish();
 }

@@ -33,17 +33,18 @@ public:
         const CUtensorMap& map, const Product& product, const Scaling& scaling, unsigned char* out,
         unsigned char* shared, unsigned group)
         : map(map), product(product), scaling(scaling), out(out), thread(threadIdx.x % warpgroup_threads),
-          barrier(group_barrier + group), staging(shared + buffers_offset + group * buffers * buffer_bytes)
+          barrier(group_barrier + group), staging(shared + buffers_offset + group * buffers * buffer_bytes),
+          first(PING_PONG ? 0 : group * group_rows)
     {
     }
 
-    // Writes 64 rows of D, or several times as many, from `row` on.
+    // Writes this consumer's rows of the tile that begins there.
     template <int Blocks, int Registers>
     __device__ __forceinline__ void write(const float (&sum)[Blocks][Registers], int row, int column)
     {
 #pragma unroll
-        for (int block = 0; block < Blocks; ++block) {
-            write_rows(sum[block], row + block * static_cast<int>(instruction_rows), column);
+        for (unsigned block = 0; block < Blocks; ++block) {
+            write_rows(sum[block], row, first + block * instruction_rows, column);
         }
     }
 
@@ -56,9 +57,11 @@ public:
     }
 
 private:
+    // Writes 64 rows of the tile that begins at `tile`, from number `within` on.
     template <int Registers>
-    __device__ __forceinline__ void write_rows(const float (&sum)[Registers], int row, int column)
+    __device__ __forceinline__ void write_rows(const float (&sum)[Registers], int tile, unsigned within, int column)
     {
+        const int row = tile + static_cast<int>(within);
         const unsigned line = thread / warp_threads * 16 + thread % warp_threads / 4, pair = thread % 4 * 2;
         const int rows[2] = {row + static_cast<int>(line), row + static_cast<int>(line) + 8};
         const float factors[2] = {
@@ -117,7 +120,7 @@ private:
                     }
                 }
             }
-            send(buffer, row, begin);
+            send(buffer, tile, within, begin);
         }
     }
 
@@ -188,31 +191,46 @@ private:
     }
 
     // Writes a full buffer: 64 rows of D and the columns of a step.
-    __device__ __forceinline__ void send(const unsigned char* buffer, int row, int column) const
+    __device__ __forceinline__ void send(const unsigned char* buffer, int tile, unsigned within, int column) const
     {
         constexpr unsigned boxes = SWAPPED ? instruction_rows / line_elements : 1;
         constexpr unsigned lines = SWAPPED ? step_columns : instruction_rows;  // of a box
-        if (product.by_unit) {
+        const int row = tile + static_cast<int>(within);
+        // The map of tiles with spare rows tells tiles apart, and has none that is not whole.
+        if (product.by_unit && (spare_rows == 0 || tile + static_cast<int>(tile_rows) <= product.rows)) {
             cupytma::fence_proxy_async_shared_cta();
             meet_at(barrier, warpgroup_threads);
             if (thread == 0) {
 #pragma unroll
                 for (unsigned box = 0; box < boxes; ++box) {
-                    const int across = row + static_cast<int>(box * line_elements);
-                    const int at[2] = {SWAPPED ? across : column, SWAPPED ? column : row};
-                    cupytma::tensor_store(&map, at, buffer + box * lines * line_bytes);
+                    const unsigned char* part = buffer + box * lines * line_bytes;
+                    if constexpr (spare_rows > 0) {
+                        const unsigned along = within + box * line_elements;
+                        if (along < tile_rows) {
+                            const int at[3] = {static_cast<int>(along), tile / static_cast<int>(tile_rows), column};
+                            cupytma::tensor_store(&map, at, part);
+                        }
+                    } else {
+                        const int across = row + static_cast<int>(box * line_elements);
+                        const int at[2] = {SWAPPED ? across : column, SWAPPED ? column : row};
+                        cupytma::tensor_store(&map, at, part);
+                    }
                 }
                 cupytma::bulk_commit_group();
             }
             return;
         }
+        if (spare_rows > 0 && product.by_unit && thread == 0) {
+            cupytma::bulk_commit_group();  // of no stores, so that groups are counted as buffers are
+        }
         meet_at(barrier, warpgroup_threads);
 #pragma unroll 1
         for (unsigned element = thread; element < boxes * lines * line_elements; element += warpgroup_threads) {
             const unsigned line = element / line_elements, along = element % line_elements;
-            const int in_row = row + static_cast<int>(SWAPPED ? line / lines * line_elements + along : line);
+            const unsigned of_rows = SWAPPED ? line / lines * line_elements + along : line;
+            const int in_row = row + static_cast<int>(of_rows);
             const int in_column = column + static_cast<int>(SWAPPED ? line % lines : along);
-            if (in_row < product.rows && in_column < product.columns) {
+            if (in_row < product.rows && in_column < product.columns && within + of_rows < tile_rows) {
                 const OutBits bits = *reinterpret_cast<const OutBits*>(buffer + place(line, along * OUT_BYTES));
                 *reinterpret_cast<OutBits*>(out + in_row * product.row_stride + in_column * product.column_stride) =
                     bits;
@@ -226,5 +244,6 @@ private:
     unsigned char* const out;
     const unsigned thread, barrier;
     unsigned char* const staging;
+    const unsigned first;  // row of a tile that this consumer has
     unsigned sent = 0;  // buffers, one after the other over all tiles
 };

@@ -19,7 +19,12 @@ static_assert(split == 1 || cluster_blocks == split, "blocks that share a sum do
 
 constexpr unsigned instruction_rows = 64;  // of the left matrix of wgmma
 constexpr unsigned group_rows = ROW_BLOCKS * instruction_rows;  // of one consumer
-constexpr unsigned tile_rows = PING_PONG ? group_rows : consumers * group_rows;
+// A tile may have fewer rows than its consumers multiply: what lies behind its rows in shared memory is multiplied as
+// if it were rows, and not written.
+constexpr unsigned spare_rows = SPARE_ROWS;
+constexpr unsigned tile_rows = (PING_PONG ? 1 : consumers) * group_rows - spare_rows;
+static_assert(spare_rows < group_rows && spare_rows % 8 == 0, "each has rows, and whole patterns");
+static_assert(spare_rows == 0 || (SWAPPED && !PING_PONG && split == 1 && !ROWS_MN_MAJOR), "where they are left out");
 constexpr unsigned tile_columns = TILE_COLUMNS;
 // Of these, that one instruction multiplies.
 constexpr unsigned parts = COLUMN_PARTS, part_columns = tile_columns / parts;
@@ -74,7 +79,9 @@ constexpr unsigned buffers_offset = !one_tile ? stages_bytes : parcels ? partial
 static_assert(!one_tile || buffers_offset + buffers_bytes <= stages_bytes, "the stages have room for both");
 constexpr unsigned partial_offset = stages_bytes;
 constexpr unsigned barriers_offset = one_tile ? partial_offset + partial_bytes : buffers_offset + buffers_bytes;
-constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8;
+// What the last stage's instructions read behind it, as if it were rows, is shared memory as well.
+constexpr unsigned behind_rows = spare_rows > tile_columns ? spare_rows - tile_columns : 0;
+constexpr unsigned shared_bytes = barriers_offset + (2 * stages + consumers + 1) * 8 + behind_rows * span_bytes;
 static_assert(shared_bytes + pattern_bytes <= SHARED_BYTES, "the host has asked for as much");
 
 // What a launch is told beside the tensor maps.

@@ -67,6 +67,9 @@ class Configuration:
         Warpgroups that multiply.
     resident : int
         Blocks for which a multiprocessor has room: those of the next product can begin while this one ends.
+    spare_rows : int
+        That a tile has fewer than its warpgroups multiply, a multiple of 8: tiles of a product's own height give every
+        multiprocessor a part of the same size. What they multiply beside them is not written.
     """
 
     row_blocks: int = 1
@@ -78,11 +81,17 @@ class Configuration:
     is_swapped: bool = False
     consumers: int = 2
     resident: int = 1
+    spare_rows: int = 0
+
+    @property
+    def group_rows(self) -> int:
+        """Rows that a warpgroup multiplies."""
+        return self.row_blocks * INSTRUCTION_ROWS
 
     @property
     def tile_rows(self) -> int:
         """Rows of a tile."""
-        return self.row_blocks * INSTRUCTION_ROWS * (1 if self.is_ping_pong else self.consumers)
+        return self.group_rows * (1 if self.is_ping_pong else self.consumers) - self.spare_rows
 
     @property
     def threads(self) -> int:
@@ -181,7 +190,8 @@ class Configuration:
         """Dynamic shared memory of a block; the kernel's source says what lies where, and checks it."""
         beside = self.sent_bytes if self.split > 1 else 0 if has_one_tile else self.buffer_bytes(result_bytes)
         barriers = (2 * stages + self.consumers + 1) * _BARRIER_BYTES
-        return stages * self.stage_bytes + beside + barriers + SWIZZLE_PERIOD
+        behind = max(0, self.spare_rows - self.tile_columns) * SPAN_BYTES
+        return stages * self.stage_bytes + beside + barriers + behind + SWIZZLE_PERIOD
 
     def least_stages(self, result_bytes: int, has_one_tile: bool) -> int:
         """Two, or as many as have room for what is laid out where they were, if a block has one tile."""
@@ -216,6 +226,7 @@ _LEGAL: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("is_ping_pong", "is_swapped"), (False, True)),
     "consumers": (1, 2),
     "resident": (1, 2, 3, 4),
+    "spare_rows": tuple(range(0, 256, 8)),
 }
 
 
@@ -228,6 +239,17 @@ def _illegal(configuration: Configuration) -> str:
     return ""
 
 
+def _problem_with_spare_rows(c: Configuration, operands: Operands) -> str:
+    """Why tiles cannot be so low; empty where they can."""
+    if not c.spare_rows:
+        return ""
+    if not c.is_swapped or c.is_ping_pong or c.split > 1:
+        return "spare rows are left out of swapped, cooperative tiles that have all of K"
+    if c.spare_rows >= c.group_rows:
+        return f"{c.spare_rows} spare rows leave a warpgroup none of its {c.group_rows}"
+    return "spare rows are of a b that lies along K in memory" if operands.b.is_mn_major else ""
+
+
 def problem_with(configuration: Configuration, operands: Operands, is_promoted: bool, most_bytes: int) -> str:
     """Why a product cannot be tiled in a way; empty where it can."""
     c = configuration
@@ -237,6 +259,8 @@ def problem_with(configuration: Configuration, operands: Operands, is_promoted: 
         return f"a thread has no registers for {1 + is_promoted} × {c.row_blocks * c.tile_columns // 2} accumulators"
     if c.is_ping_pong and c.consumers == 1:
         return "one warpgroup takes no turns"
+    if problem := _problem_with_spare_rows(c, operands):
+        return problem
     if c.cluster > PORTABLE_CLUSTER:
         return f"{c.cluster} blocks are more than a cluster has, {PORTABLE_CLUSTER}"
     if c.split > 1 and (c.is_ping_pong or c.cluster != c.split or not c.is_swapped):

@@ -207,9 +207,15 @@ class MatmulPlan:
         c, line = self.configuration, self.configuration.line_bytes(o.result_bytes)
         lines = c.step_columns(o.result_bytes) if c.is_swapped else INSTRUCTION_ROWS
         stride = UNIT * -(-o.n * o.result_bytes // UNIT) if o.m == 1 else o.out.strides[0]
+        extents: tuple[int, ...] = o.n, o.m
+        strides: tuple[int, ...] = (stride,)
+        box: tuple[int, ...] = line // o.result_bytes, lines
+        if c.spare_rows:  # a tile's rows, whole tiles, and the columns: what is behind a tile's rows is outside
+            extents, box = (c.tile_rows, max(1, o.n // c.tile_rows), o.m), (box[0], 1, lines)
+            strides = c.tile_rows * o.result_bytes, stride
         return Tiled(
-            data_type=RESULT_TYPES[o.result], global_address=o.out.address, global_dim=(o.n, o.m),
-            global_strides=(stride,), box_dim=(line // o.result_bytes, lines),
+            data_type=RESULT_TYPES[o.result], global_address=o.out.address, global_dim=extents,
+            global_strides=strides, box_dim=box,
             swizzle=Swizzle.B128 if line == SPAN_BYTES else Swizzle.B64,
         ).encode()
 
@@ -244,7 +250,8 @@ class MatmulPlan:
         return {
             "ROW_SCALES": rows, "COLUMN_SCALES": columns,
             "BIAS_TYPE": o.bias_kind,
-            "ROW_BLOCKS": c.row_blocks, "TILE_COLUMNS": c.tile_columns, "COLUMN_PARTS": parts,
+            "ROW_BLOCKS": c.row_blocks, "SPARE_ROWS": c.spare_rows,
+            "TILE_COLUMNS": c.tile_columns, "COLUMN_PARTS": parts,
             "STEP_COLUMNS": c.step_columns(o.result_bytes),
             "LINE_BYTES": c.line_bytes(o.result_bytes),
             "STAGES": self.stages,

@@ -233,8 +233,7 @@ class _Schedule:
     def consumer(self, t: Thread) -> Body:
         yield from self.meet_first(t)
         c, group, depth = self.configuration, t.index, self.depth(t)
-        group_rows = c.row_blocks * INSTRUCTION_ROWS
-        first = 0 if c.is_ping_pong else group * group_rows
+        first = 0 if c.is_ping_pong else group * c.group_rows
         sent = 0
         tiles = self.tiles(t)
         for number, (row, column) in enumerate(tiles):
@@ -243,7 +242,7 @@ class _Schedule:
             if c.is_ping_pong:
                 parity = number // c.consumers % 2 ^ (group == 0)
                 yield t.mbarrier_wait_parity(self.turn[group], parity).named("wait for the turn")
-            total = np.zeros((group_rows, c.tile_columns), np.float32)
+            total = np.zeros((c.group_rows, c.tile_columns), np.float32)
             for index in range(number * len(depth), (number + 1) * len(depth)):
                 yield from self.add_stage(t, index, first, total, index + self.stages < len(tiles) * len(depth))
             if c.is_ping_pong:
@@ -252,7 +251,7 @@ class _Schedule:
                 yield from self.add_parts(t, total)
             elif self.meets_before_writing:
                 yield t.barrier_sync(_SHARING_BARRIER, c.consumers).named("meet before writing")
-            sent = yield from self.write(t, total, row + first, column, sent)
+            sent = yield from self.write(t, total, (row, first), column, sent)
         yield t.bulk_wait_group(0, read=True).named("wait for the stores")
         if c.sends_parcels:
             yield t.barrier_cluster_wait().named("last barrier")
@@ -269,7 +268,7 @@ class _Schedule:
         c = self.configuration
         left = _elements(rows, self.types[0], c.tile_rows, self.plan.rows)[first : first + len(total)]
         right = _elements(columns, self.types[1], c.tile_columns, self.plan.columns)
-        total += left @ right.T
+        total[: len(left)] += left @ right.T  # others are not written
 
     def sharing(self, t: Thread) -> list[int]:
         """The blocks whose loads a stage of this block is filled by."""
@@ -328,7 +327,7 @@ class _Schedule:
     def parcels(self, name: str, offset: int) -> list[list[ProgramArray]]:
         """What each warpgroup sends each other block of a tile's sum, or gets from it: columns, one after the other."""
         c = self.configuration
-        shape = c.own_columns, c.row_blocks * INSTRUCTION_ROWS
+        shape = c.own_columns, c.group_rows
         size = shape[0] * shape[1] * 4
         return [
             [
@@ -340,32 +339,40 @@ class _Schedule:
             for group in range(c.consumers)
         ]
 
-    def write(self, t: Thread, total: Numbers, row: int, column: int, sent: int) -> Any:
-        """Lay out and write 64 rows of D at a time, a step of columns after the other; returns how many were sent."""
+    def write(self, t: Thread, total: Numbers, rows: tuple[int, int], column: int, sent: int) -> Any:
+        """Lay out and write 64 rows of a tile at a time, a step of columns after the other; returns how many were sent.
+
+        `rows` are the tile's first, and the first of it that is written here.
+        """
         c, plan = self.configuration, self.plan
-        for block in range(0, len(total), INSTRUCTION_ROWS):
+        (tile, first), width = rows, c.line_bytes(plan.operands.result_bytes) // plan.operands.result_bytes
+        by_unit = plan.is_stored_by_unit and (not c.spare_rows or tile + c.tile_rows <= plan.operands.n)
+        for block in range(first, first + len(total), INSTRUCTION_ROWS):
             for number in range(-(-c.tile_columns // self.step)):
                 if c.split > 1 and number * self.step // c.own_columns != t.rank:
                     continue
                 step = min(number * self.step, c.tile_columns - self.step)
-                values = total[block : block + INSTRUCTION_ROWS, step : step + self.step].astype(self.result)
+                values = total[block - first :][:INSTRUCTION_ROWS, step : step + self.step].astype(self.result)
                 lines = values.T if c.is_swapped else values
-                at = (column + step, row + block)  # along a row of the result, and across
+                at = (column + step, tile + block)  # along a row of the result, and across
                 if c.is_swapped:
                     at = at[1], at[0]
-                if not plan.is_stored_by_unit:
-                    yield from self.write_elements(t, lines, at)
+                if not by_unit:
+                    inside = lines[:, : max(0, c.tile_rows - block)] if c.spare_rows else lines
+                    yield from self.write_elements(t, inside, at)
                     continue
                 buffer = self.buffers[t.index][sent % BUFFERS]
                 sent += 1
                 yield t.bulk_wait_group(BUFFERS - 1, read=True).named("wait for the buffer")
                 yield t.write_shared(buffer, self.laid(lines))
                 yield t.fence_proxy_async(space="shared::cta").named("proxy fence")
-                line = c.line_bytes(plan.operands.result_bytes)
-                width = line // plan.operands.result_bytes
-                for box in range(lines.shape[1] // width):
-                    piece = buffer[box * len(lines) * line : (box + 1) * len(lines) * line]
-                    yield t.tensor_store(self.out_map, (at[0] + box * width, at[1]), piece)
+                size = len(lines) * c.line_bytes(plan.operands.result_bytes)
+                for number_of_box, along in enumerate(range(0, lines.shape[1], width)):
+                    piece = buffer[number_of_box * size :][:size]
+                    if not c.spare_rows:
+                        yield t.tensor_store(self.out_map, (at[0] + along, at[1]), piece)
+                    elif block + along < c.tile_rows:
+                        yield t.tensor_store(self.out_map, (block + along, tile // c.tile_rows, at[1]), piece)
                 yield t.bulk_commit_group().named("commit")
         return sent
 

@@ -27,7 +27,7 @@ _FEW_ROWS = (
     # Many weights: 128 of their rows at a time.
     *(
         Configuration(1, columns, split=split, is_swapped=True, resident=resident)
-        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (8, 4, 2), (16, 1, 1), (16, 4, 2))
+        for columns, split, resident in ((8, 1, 1), (8, 3, 2), (8, 4, 2))
     ),
 )  # fmt: skip
 # Small tiles, so that there is one for each multiprocessor, of 64 or 128 rows of a.
@@ -56,11 +56,15 @@ _FITTED_FEW = ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2))
 # Parts of a's rows again, of which two blocks have neighbours, and share the loads of b; and their consumers.
 _FITTED_PAIRS = ((2, 1), (2, 2), (4, 1), (4, 2))
 
+_MOST_HEIGHT = 2 * INSTRUCTION_ROWS  # of b's rows, that two warpgroups multiply
+
 
 def _fitted(operands: Operands, is_promoted: bool, multiprocessors: int) -> Iterator[Configuration]:
     """Ways that are as wide as a product asks for.
 
-    So wide that tiles of one wave, or two, are as many as the multiprocessors; or as a has rows, or half of them.
+    So wide that tiles of one wave, or two, are as many as the multiprocessors; or as a has rows, or half of them. Or so
+    high that each multiprocessor gets as many of b's rows: where one has more of them than another, and most of all
+    where one of the two that share a way to L2 has none, it goes on loading while others have ended (measured).
     """
     for row_blocks, consumers, is_swapped in _FITTED:
         rows, columns = (operands.n, operands.m) if is_swapped else (operands.m, operands.n)
@@ -73,8 +77,20 @@ def _fitted(operands: Operands, is_promoted: bool, multiprocessors: int) -> Iter
                 yield way
     for tiles, split in _FITTED_FEW:
         yield Configuration(1, _width(operands.m, tiles), split=split, is_swapped=True, consumers=1)
+    height = _height(operands.n, multiprocessors)
+    consumers = 1 if height <= INSTRUCTION_ROWS else 2
+    if spare_rows := consumers * INSTRUCTION_ROWS - height:
+        yield Configuration(
+            1, _width(operands.m, 1), is_swapped=True, consumers=consumers, spare_rows=spare_rows
+        )
     for tiles, consumers in _FITTED_PAIRS:
         yield Configuration(1, _width(operands.m, tiles), 1, 2, is_swapped=True, consumers=consumers)
+
+
+def _height(rows: int, multiprocessors: int) -> int:
+    """Of tiles that as few waves as can be have equal parts of the rows: a multiple of eight, of at most 128."""
+    waves = max(1, -(-rows // (_MOST_HEIGHT * multiprocessors)))
+    return 8 * max(1, -(-rows // (8 * waves * multiprocessors)))
 
 
 def _width(columns: int, tiles: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from cupytma.ops.matmul_operands import check_operands
 from cupytma.targets import target
 from cupytma.tensormap.arrays import view_of
 
-EXTENTS = 1, 2, 7, 9, 63, 65, 130, 133, 136, 200, 300
+EXTENTS = 1, 2, 7, 9, 63, 65, 130, 133, 136, 192, 200, 300
 BLOCKS = 0, 1, 2, 5, 8, 9, 17, 40, 65, 130  # of 16 bytes along K
 ODD_WAYS = (
     # Tiles whose last columns are written twice, with half lines, in halves while promoted, or with neither.
@@ -33,8 +32,25 @@ ODD_WAYS = (
     ),
     Configuration(1, 24, split=3, is_swapped=True, resident=2),
     Configuration(1, 176, is_swapped=True),
+    # Of fewer rows than the warpgroups multiply.
+    *(Configuration(1, columns, is_swapped=True, spare_rows=spare) for columns, spare in ((8, 16), (16, 56), (64, 32))),
+    Configuration(1, 16, 2, is_swapped=True, spare_rows=24),
+    Configuration(1, 72, 1, 2, is_swapped=True, spare_rows=32),
+    Configuration(2, 32, is_swapped=True, spare_rows=120),
+    Configuration(2, 16, is_swapped=True, consumers=1, spare_rows=72),
+    *(
+        Configuration(1, columns, is_swapped=True, consumers=1, spare_rows=spare)
+        for columns, spare in ((8, 56), (16, 48), (40, 56), (64, 56))
+    ),
+    Configuration(1, 16, 1, 2, is_swapped=True, consumers=1, spare_rows=48),
+    Configuration(1, 8, is_swapped=True, consumers=1, resident=3, spare_rows=56),
 )
-_WAYS = [Configuration(*values) for values in product(*_LEGAL.values())]
+
+
+def any_way(chosen: random.Random) -> Configuration:
+    """Legal by its fields, one by one; mostly none that a product can be made in."""
+    way = Configuration(**{name: chosen.choice(legal) for name, legal in _LEGAL.items()})
+    return way if chosen.random() < 0.4 else replace(way, spare_rows=0)
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,6 @@ def any_product(seed: int, most_threads: int) -> AnyProduct:
     judged = check_operands(view_of(a), view_of(b), view_of(matrix(m, n, result)), tf32=True)
     is_promoted, most_bytes = judged.a.type.is_narrow and not how["fast_accumulation"], target("sm_90a").shared_bytes
     while True:
-        c = chosen.choice(_WAYS)
+        c = any_way(chosen)
         if c.cluster * c.threads <= most_threads and not problem_with(c, judged, is_promoted, most_bytes):
             return AnyProduct(a, b, result, c, how)

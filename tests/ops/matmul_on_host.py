@@ -86,7 +86,11 @@ def _packed(tensor_map: Any) -> bytes:
     if any(bytes(tensor_map)):
         p = tensor_map.decode()
         span = {"B64": 64, "B128": 128}[p.swizzle.name]
-        words[:8] = (p.global_address, p.element_bytes, *p.global_dim, *p.global_strides, *p.box_dim, span)
+        across = slice(None, None, len(p.global_dim) - 1)  # the first extent and the last; of three, with one between
+        words[:8] = (
+            p.global_address, p.element_bytes, *p.global_dim[across], p.global_strides[-1], *p.box_dim[across], span,
+        )  # fmt: skip
+        words[8:10] = p.global_dim[1], p.global_strides[0]
     return words.tobytes()
 
 

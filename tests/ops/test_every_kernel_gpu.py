@@ -217,6 +217,7 @@ def test_matrices_are_multiplied(dtype: str, m: int, n: int) -> None:
         Configuration(1, 8, split=2, is_swapped=True, consumers=1, resident=3),
         Configuration(1, 128, split=2, is_swapped=True),
         Configuration(2, 72, split=2, is_swapped=True, consumers=1),
+        Configuration(1, 16, is_swapped=True, spare_rows=24),
     ],
     ids=str,
 )
@@ -237,6 +238,8 @@ def test_matrices_are_multiplied_in_every_way_of_sharing(configuration: Configur
         Configuration(1, 72),  # columns that are written twice
         Configuration(1, 176),  # whose halves are promoted in turn
         Configuration(1, 64, split=3, is_swapped=True, consumers=1),
+        Configuration(1, 64, is_swapped=True, spare_rows=56),  # rows that are not all a tile's
+        Configuration(1, 8, is_swapped=True, consumers=1, spare_rows=56),  # of one warpgroup
     ],
     ids=str,
 )

@@ -46,13 +46,13 @@ def device(array: np.ndarray) -> Any:
 class Guarded:
     """A result within a larger matrix of sevens."""
 
-    def __init__(self, m: int, n: int, dtype: str) -> None:
+    def __init__(self, m: int, n: int, dtype: str, guard: int = GUARD) -> None:
         import cupy
 
         self.dtype = np.dtype(TYPES[dtype])
         self.host = np.full((m + 4, n + 2 * GUARD + -n % 8), 7, np.float32).astype(self.dtype)
         self.whole = cupy.asarray(self.host.view(BITS[self.dtype.itemsize]))
-        self.inner = slice(2, m + 2), slice(GUARD, GUARD + n)
+        self.inner = slice(2, m + 2), slice(guard, guard + n)
         self.out = self.whole[self.inner]
 
     def check(self, want: np.ndarray) -> None:
@@ -121,6 +121,18 @@ def test_every_configuration_is_exact_where_blocks_have_many_tiles(configuration
             for _ in range(2):
                 multiply(some, b, guarded.out, result, **how)
             guarded.check(expected(some, b))
+
+
+@pytest.mark.parametrize("height", [*range(8, 64, 8), *range(72, 128, 8)])
+def test_tiles_of_any_height_are_exact(height: int) -> None:
+    n, consumers = 37 * height, 1 + (height > 64)
+    way = Configuration(1, 24, is_swapped=True, consumers=consumers, spare_rows=64 * consumers - height)
+    for dtype in ("float8_e4m3fn", "bfloat16", "float32"):
+        a, b = operands(43, n, 1200, dtype)
+        for result, guard in (("bfloat16", GUARD), ("bfloat16", GUARD - 1), ("float32", GUARD), ("float32", GUARD - 1)):
+            guarded = Guarded(43, n, result, guard)  # whose rows begin on 16 bytes, or not
+            multiply(a, b, guarded.out, result, configuration=way, static_b=guard == GUARD)
+            guarded.check(expected(a, b))
 
 
 @pytest.mark.parametrize("seed", range(200))

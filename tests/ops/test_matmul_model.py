@@ -67,12 +67,13 @@ def case_of(told: dict[str, Any]) -> Case:
 CASES = [case_of(told) for told in RECORDED["cases"]]
 
 
-def test_what_the_model_chooses_took_at_most_9_percent_more_than_the_fastest_and_0_8_in_the_mean() -> None:
+def test_what_the_model_chooses_took_at_most_14_percent_more_than_the_fastest_and_0_7_in_the_mean() -> None:
     slowdowns = np.array([case.slowdowns[case.chosen] for case in CASES])
     weights = [1 + (case.operands.n == case.operands.k == 4096) for case in CASES]
-    assert len(CASES) == 206
-    assert slowdowns.max() <= 1.09
-    assert np.average(slowdowns, weights=weights) <= 1.008
+    assert len(CASES) == 314
+    assert slowdowns.max() <= 1.14
+    assert np.sort(slowdowns)[-3] <= 1.09
+    assert np.average(slowdowns, weights=weights) <= 1.007
 
 
 def test_the_model_says_what_a_chosen_way_takes_to_a_quarter_and_to_a_tenth_in_the_mean() -> None:
@@ -99,9 +100,9 @@ def test_every_kind_of_fitted_way_was_within_3_percent_of_the_fastest_of_some_pr
     for case in CASES:
         for c in case.possible:
             if c not in CONFIGURATIONS:
-                kind = replace(c, tile_columns=8)
+                kind = replace(c, tile_columns=8, spare_rows=8 * (c.spare_rows > 0))
                 least[kind] = min(least.get(kind, SLOWER), case.slowdowns.get(c, SLOWER))
-    assert len(least) >= 7
+    assert len(least) >= 9
     assert max(least.values()) <= 1.03
 
 
@@ -164,7 +165,7 @@ def test_the_model_stays_near_the_floor_at_least_and_rows_loaded_before_never_ma
     )
     least, most = (early, late) if configuration.is_swapped else (late, early)  # b has the rows where swapped
     floor = early.floor_seconds
-    assert 0.85 * floor <= least.ranked_seconds <= most.ranked_seconds
+    assert 0.77 * floor <= least.ranked_seconds <= most.ranked_seconds
     assert all(cost.seconds == max(cost.ranked_seconds, floor) for cost in (early, late))
     assert late.floor_seconds == floor
     assert (late.waves == 0) == (m * n == 0)

@@ -56,6 +56,14 @@ CASES = [
     (120, 139, 400, "bfloat16", "float32", False, C(1, 128, split=2, is_swapped=True), {}),
     (130, 72, 784, "float8_e4m3fn", "bfloat16", False, C(1, 40, split=2, is_swapped=True, consumers=1), {}),
     (60, 203, 784, "float8_e5m2", "float16", False, C(2, 72, split=4, is_swapped=True), {"static_b": True}),
+    (5, 300, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, is_swapped=True, spare_rows=16), {"static_b": True}),
+    (70, 200, 208, "bfloat16", "float32", False, C(1, 72, 1, 2, is_swapped=True, spare_rows=32), {}),
+    (30, 400, 208, "bfloat16", "bfloat16", False, C(2, 32, is_swapped=True, spare_rows=120), {}),
+    (5, 200, 1040, "float8_e4m3fn", "bfloat16", False, C(1, 8, is_swapped=True, consumers=1, spare_rows=24), {}),
+    (20, 192, 208, "bfloat16", "float32", False, C(1, 24, is_swapped=True, consumers=1, spare_rows=40), {}),
+    (20, 200, 208, "float16", "float16", False, C(1, 24, is_swapped=True, consumers=1, spare_rows=16), {}),
+    (9, 144, 272, "float8_e5m2", "float32", False, C(1, 16, 1, 2, is_swapped=True, consumers=1, spare_rows=48), {}),
+    (9, 20, 272, "float8_e5m2", "bfloat16", False, C(1, 16, is_swapped=True, consumers=1, spare_rows=40), {}),
 ]
 
 

@@ -24,6 +24,9 @@ CASES = [
     (300, 200, 144, "bfloat16", "bfloat16", False, C(1, 128, 2, is_ping_pong=True), {"stages": 2}),
     (200, 200, 144, "bfloat16", "bfloat16", False, C(1, 64, is_ping_pong=True), {"stages": 2, "static_b": True}),
     (513, 129, 32, "bfloat16", "bfloat16", False, C(1, 128, 2, 2, is_ping_pong=True), {"stages": 2}),
+    (9, 300, 400, "bfloat16", "bfloat16", False, C(1, 16, is_swapped=True, spare_rows=16), {"stages": 2}),
+    (9, 200, 400, "bfloat16", "bfloat16", False, C(1, 16, is_swapped=True, consumers=1, spare_rows=24), {"stages": 3}),
+    (9, 192, 400, "bfloat16", "float32", False, C(1, 16, is_swapped=True, consumers=1, spare_rows=16), {"stages": 3}),
 ]
 # What is found when a step is left out, in clusters whose blocks load for one another, in blocks with one tile, with
 # ping-pong, and with sums that blocks share.

@@ -244,9 +244,14 @@ template <int Rank>
 void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
 {
     const unsigned char* shared = block().shared;
-    const int x = at[0], y = at[1];
+    const int x = at[0], y = at[Rank - 1];
+    CUtensorMap plane = *static_cast<const CUtensorMap*>(map);  // of three dimensions, at the one in the middle
+    if (Rank == 3) {
+        mistakes += at[1] < 0 || at[1] >= (long long)plane.opaque[8];
+        plane.opaque[0] += at[1] * plane.opaque[9];
+    }
     stores.start([=] {
-        for_each_element(map, {x, y}, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
+        for_each_element(&plane, {x, y}, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
             in ? std::memcpy(global, shared + place, size) : nullptr;
         });
     });
