@@ -46,8 +46,8 @@ _OUTSIDE = 14.13  # cycles of a stage for each row that is loaded from outside o
 _CLUSTER = 0.1806  # of a stage's time, for each further block that loads are shared with: they wait for one another
 _TURNS = 0.7842  # of a stage's time, where consumers take turns at tiles: one multiplies while the other writes
 _AGAIN = 0.5799  # of the time of weights from memory, for the part of their loads that other clusters have made as well
-# Of the time of memory, for a place without a block beside each one with a block: where one of the two multiprocessors
-# that share a way to L2 has a block, it ends long before the two of another pair, which then do not reach memory's rate.
+# Of the time of memory, for a place without a block beside each one with a block: of two multiprocessors that share a
+# way to L2, one that loads alone ends long before the two of another pair, which then do not reach memory's rate.
 _UNEVEN = 0.2916
 _LAST_WAVE, _MOST_LAST = 0.7981, 0.5  # of that time, for a place without one in the last of several waves; the most
 _FOLLOWED = 0.03648  # of what is lost so: what is left where the next product's loads of weights fill it

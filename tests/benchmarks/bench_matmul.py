@@ -60,7 +60,8 @@ class Measuring:
     Attributes
     ----------
     rounds : int
-        Samples of each way.
+        Samples of each way for few rows. Of more rows, where power limits the clock and it changes with what ran
+        before, there are five times as many.
     is_hot : bool
         One matrix of weights also for few rows.
     """
@@ -75,6 +76,10 @@ class Measuring:
     def calls(self, m: int) -> int:
         """Products in a graph."""
         return 5 * WEIGHTS if m <= max(SMALL) else 8
+
+    def samples(self, m: int) -> int:
+        """Of each way."""
+        return self.rounds * (1 if m <= max(SMALL) else 5)
 
     def replays(self, m: int) -> int:
         """Of the graph, for each sample."""
@@ -169,7 +174,7 @@ def seconds(found: dict[Any, Way], m: int, measuring: Measuring) -> dict[Any, fl
     times: dict[Any, list[float]] = {name: [] for name in graphs}
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     shuffle = random.Random(0).shuffle
-    for _ in range(measuring.rounds):
+    for _ in range(measuring.samples(m)):
         turns = list(graphs.items())
         shuffle(turns)  # where power limits the clock, whatever always comes first is measured on a cool GPU
         for name, graph in turns:
@@ -321,7 +326,7 @@ def chosen(arguments: list[str]) -> Iterator[str]:
     parser.add_argument("--rows", type=numbers, default=(*SMALL, *LARGE), help="M, such as 1,16,128")
     parser.add_argument("--dtype", choices=DTYPES, action="append", help="default: all")
     parser.add_argument("--hot", action="store_true", help="one matrix of weights for few rows too")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} samples and not {ROUNDS}")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds and not {ROUNDS}")
     parser.add_argument("--autotune", action="store_true", help="measure our configurations first, and keep the best")
     parser.add_argument("--sweep", type=int, metavar="M", help="every configuration at one M")
     parser.add_argument("--host", action="store_true", help="what a call costs on the host")
