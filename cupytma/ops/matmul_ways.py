@@ -34,7 +34,7 @@ _FEW_ROWS = (
 _SOME_ROWS = tuple(Configuration(rows, columns, consumers=1) for rows, columns in ((1, 32), (1, 64), (2, 64)))
 _MANY_ROWS = (
     # 128 or 256 rows: the most products for each byte from shared memory, and with promotion what registers hold.
-    *(Configuration(1, columns) for columns in (64, 112, 128, 176, 192, 224, 256)),
+    *(Configuration(1, columns) for columns in (64, 112, 128, 176, 192, 256)),
     *(Configuration(2, columns) for columns in (112, 128)),
     # Pairs that load for one another.
     Configuration(1, 112, 2, consumers=1),
@@ -43,7 +43,9 @@ _MANY_ROWS = (
     # Several tiles of a short K for each block: one is written while the next is multiplied.
     *(
         Configuration(2, columns, *pair, is_ping_pong=True)
-        for columns, pair in ((64, (1, 1)), (128, (1, 1)), (128, (2, 1)), (128, (1, 2)))
+        for columns, pair in (
+            (64, (1, 1)), (112, (1, 1)), (112, (2, 1)), (128, (1, 1)), (128, (2, 1)), (128, (1, 2)),
+        )
     ),
     *(Configuration(rows, 128, is_swapped=True) for rows in (1, 2)),  # one wave of weights' rows
 )
