@@ -24,8 +24,8 @@ _SHARED_BYTES = 128  # a cycle, of one multiprocessor's shared memory, written o
 _CLUSTERED = 10 / 11  # of the multiprocessors, that clusters of more than two blocks find places on
 _MOST_BYTES = target("sm_90a").shared_bytes
 
-# What it knows of the kernels there. All are fitted together to times of more than 300 products on an H200, and none of the
-# rates alone is what the device reaches: what is said to overlap takes its part of them.
+# What it knows of the kernels there. All are fitted together to times of more than 300 products on an H200, and none of
+# the rates alone is what the device reaches: what is said to overlap takes its part of them.
 _MEMORY_BYTES = 4.298e12  # a second, from memory
 _CACHE_BYTES = 9.102e12  # a second, from L2 into all multiprocessors
 _TOGETHER = 0.3571  # of the loads of a from there: blocks of different weights make them at the same time
