@@ -190,13 +190,13 @@ private:
         return OUT_IS_FLOAT16 ? float16_pair(values[0], values[1]) : bfloat16_pair(values[0], values[1]);
     }
 
-    // Writes a full buffer: 64 rows of D and the columns of a step.
+    // Writes a full buffer: 64 rows of D, or those of them that are the tile's, and the columns of a step.
     __device__ __forceinline__ void send(const unsigned char* buffer, int tile, unsigned within, int column) const
     {
         constexpr unsigned boxes = SWAPPED ? instruction_rows / line_elements : 1;
         constexpr unsigned lines = SWAPPED ? step_columns : instruction_rows;  // of a box
         const int row = tile + static_cast<int>(within);
-        // The map of tiles with spare rows tells tiles apart, and has none that is not whole.
+        // The map of tiles with spare rows tells tiles apart, and is for whole ones.
         if (product.by_unit && (spare_rows == 0 || tile + static_cast<int>(tile_rows) <= product.rows)) {
             cupytma::fence_proxy_async_shared_cta();
             meet_at(barrier, warpgroup_threads);

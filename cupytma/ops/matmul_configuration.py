@@ -206,6 +206,8 @@ class Configuration:
     def __str__(self) -> str:
         rows, columns = self.tile_rows, self.tile_columns
         together = "one warpgroup" if self.consumers == 1 else "cooperative"
+        if self.spare_rows >= INSTRUCTION_ROWS:  # of tiles as high, others have fewer
+            together += f" for {rows + self.spare_rows} rows"
         words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else together]
         if self.cluster_rows * self.cluster_columns > 1:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
@@ -236,6 +238,8 @@ def _illegal(configuration: Configuration) -> str:
         value = getattr(configuration, name)
         if type(value) is not type(legal[0]) or value not in legal:
             return f"{name} = {shown(value)} is none of {', '.join(map(str, legal))}"
+    if configuration.spare_rows >= configuration.group_rows:
+        return f"{configuration.spare_rows} spare rows leave a warpgroup none of its {configuration.group_rows}"
     return ""
 
 
@@ -245,8 +249,6 @@ def _problem_with_spare_rows(c: Configuration, operands: Operands) -> str:
         return ""
     if not c.is_swapped or c.is_ping_pong or c.split > 1:
         return "spare rows are left out of swapped, cooperative tiles that have all of K"
-    if c.spare_rows >= c.group_rows:
-        return f"{c.spare_rows} spare rows leave a warpgroup none of its {c.group_rows}"
     return "spare rows are of a b that lies along K in memory" if operands.b.is_mn_major else ""
 
 

@@ -189,7 +189,15 @@ def test_a_static_b_is_read_before_the_kernel_before_has_ended(folder: Path) -> 
 
 
 # What the kernel waits for, and the configuration, K and type that show it.
+# Beside waits, what keeps rows that are not a tile's from being written.
 WAITS = {
+    "rows behind a tile's are not written": (
+        " && within + of_rows < tile_rows", "", C(1, 8, is_swapped=True, spare_rows=16), 208, "bfloat16", (5, 301),
+    ),
+    "groups are counted as buffers are where a tile is not whole": (
+        "            cupytma::bulk_commit_group();  // of no stores", "            //",
+        C(1, 8, is_swapped=True, consumers=1, spare_rows=8), 208, "bfloat16",
+    ),
     "loads wait for the kernel before": (
         "    cupytma::griddepcontrol_wait();\n#pragma unroll 1", "#pragma unroll 1", C(1, 64), 272, "float8_e4m3fn",
     ),
@@ -237,11 +245,12 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_every_wait_of_the_kernel_is_needed(name: str, folder: Path) -> None:
-    there, instead, configuration, k, dtype = WAITS[name]
+def test_every_wait_and_every_limit_of_the_kernel_is_needed(name: str, folder: Path) -> None:
+    there, instead, configuration, k, dtype, *shape = WAITS[name]
+    m, n = shape[0] if shape else (200, 136)
 
     def run(edit: tuple[str, str]) -> None:
-        work = WorkBefore(200, 136, k, dtype, False, False)
+        work = WorkBefore(m, n, k, dtype, False, False)
         multiply_on_host(
             folder, work.a, work.b, work.out, *work.scales, work.bias, configuration=configuration, before=work,
             edit=edit,

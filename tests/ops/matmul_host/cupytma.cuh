@@ -245,15 +245,16 @@ void tensor_store(const void* map, const int (&at)[Rank], const void* tile)
 {
     const unsigned char* shared = block().shared;
     const int x = at[0], y = at[Rank - 1];
-    CUtensorMap plane = *static_cast<const CUtensorMap*>(map);  // of three dimensions, at the one in the middle
+    CUtensorMap plane = *static_cast<const CUtensorMap*>(map);  // where a third dimension, in the middle, is `at`
     if (Rank == 3) {
         mistakes += at[1] < 0 || at[1] >= (long long)plane.opaque[8];
         plane.opaque[0] += at[1] * plane.opaque[9];
     }
     stores.start([=] {
-        for_each_element(&plane, {x, y}, tile, true, [=](unsigned char* global, unsigned place, long long size, bool in) {
+        const auto write = [=](unsigned char* global, unsigned place, long long size, bool in) {
             in ? std::memcpy(global, shared + place, size) : nullptr;
-        });
+        };
+        for_each_element(&plane, {x, y}, tile, true, write);
     });
 }
 
@@ -301,6 +302,8 @@ inline float multiplied(unsigned long long a, unsigned long long b, int trans_a,
     const unsigned thread = threadIdx.x % 128;
     const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
     const unsigned column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+    // Rows behind a tile's lie in what the block has asked for too.
+    mistakes += place_of(a, trans_a, ELEMENT_BYTES, row, 31 / ELEMENT_BYTES) >= SHARED_BYTES - 1024;
     for (unsigned k = 0; k < 32 / ELEMENT_BYTES; ++k) {
         sum += number(shared + place_of(a, trans_a, ELEMENT_BYTES, row, k), HOST_ROWS_TYPE)
             * number(shared + place_of(b, trans_b, ELEMENT_BYTES, column, k), HOST_COLUMNS_TYPE);
@@ -332,8 +335,10 @@ int host_launch(unsigned grid, unsigned threads_of_block, unsigned cluster, Body
     cupytma::have_to_wait = cluster * (threads_of_block - 128 + 1);
     std::vector<unsigned char> memory(cluster * shared_size + 1024);
     unsigned char* aligned = memory.data() + (1024 - reinterpret_cast<unsigned long long>(memory.data()) % 1024);
-    for (unsigned first = 0; first < grid; first += cluster) {
-        std::memset(memory.data(), 0xAB, memory.size());
+    // From the last on: what a block writes of the tile behind its own is not written over by whose it is.
+    for (unsigned left = grid; left > 0; left -= cluster) {
+        const unsigned first = left - cluster;
+        std::memset(memory.data(), 0xFF, memory.size());  // not a number, of every type
         blocks.clear();
         cupytma::mbarriers.clear();
         for (unsigned rank = 0; rank < cluster; ++rank) {
