@@ -89,9 +89,14 @@ class Configuration:
         return self.row_blocks * INSTRUCTION_ROWS
 
     @property
+    def multiplied_rows(self) -> int:
+        """Rows that are multiplied for a tile, spare ones included."""
+        return self.group_rows * (1 if self.is_ping_pong else self.consumers)
+
+    @property
     def tile_rows(self) -> int:
         """Rows of a tile."""
-        return self.group_rows * (1 if self.is_ping_pong else self.consumers) - self.spare_rows
+        return self.multiplied_rows - self.spare_rows
 
     @property
     def threads(self) -> int:
@@ -207,7 +212,7 @@ class Configuration:
         rows, columns = self.tile_rows, self.tile_columns
         together = "one warpgroup" if self.consumers == 1 else "cooperative"
         if self.spare_rows >= INSTRUCTION_ROWS:  # of tiles as high, others have fewer
-            together += f" for {rows + self.spare_rows} rows"
+            together += f" for {self.multiplied_rows} rows"
         words = [f"tiles of {rows} × {columns}", "ping-pong" if self.is_ping_pong else together]
         if self.cluster_rows * self.cluster_columns > 1:
             words.append(f"clusters of {self.cluster_rows} × {self.cluster_columns}")
@@ -249,7 +254,7 @@ def _problem_with_spare_rows(c: Configuration, operands: Operands) -> str:
         return ""
     if not c.is_swapped or c.is_ping_pong or c.split > 1:
         return "spare rows are left out of swapped, cooperative tiles that have all of K"
-    return "spare rows are of a b that lies along K in memory" if operands.b.is_mn_major else ""
+    return "spare rows need a b whose columns lie along K in memory" if operands.b.is_mn_major else ""
 
 
 def problem_with(configuration: Configuration, operands: Operands, is_promoted: bool, most_bytes: int) -> str:

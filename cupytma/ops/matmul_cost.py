@@ -88,9 +88,8 @@ def _stage_cycles(
 
     Whatever is the slowest of the tensor cores, shared memory, rows that are outside and how long each load takes.
     """
-    kind, rows = operands.a.type, c.tile_rows + c.spare_rows
-    instructions = rows // INSTRUCTION_ROWS
-    multiplied = rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
+    kind, instructions = operands.a.type, c.multiplied_rows // INSTRUCTION_ROWS
+    multiplied = c.multiplied_rows * c.tile_columns * SPAN_BYTES / kind.bytes / kind.multiply_adds
     # wgmma reads both operands from shared memory, which loads write once; the left one for each part of the columns.
     parts = c.promoted_parts if is_promoted else 1
     passing = instructions * (INSTRUCTION_ROWS * parts + c.tile_columns) + _STORED * (c.tile_rows + c.tile_columns)

@@ -177,7 +177,7 @@ class MatmulPlan:
 
     @cached_property
     def is_stored_by_unit(self) -> bool:
-        """Whether tensor stores write the result.
+        """Whether tensor stores write the result, but for a last tile with spare rows that is not whole.
 
         They round the end of a row up to 16 bytes, and need rows that begin on 16 bytes and are dense.
         """

@@ -216,7 +216,7 @@ def test_whatever_is_called_possible_has_boxes_and_buffers_as_hardware_and_kerne
             assert 0 <= c.spare_rows < c.group_rows, c
             assert c.spare_rows == 0 or not (plan.rows.is_mn_major or c.is_ping_pong or c.split > 1), c
             assert c.spare_rows == 0 or c.is_swapped, c
-            read = (plan.stages - 1) * c.stage_bytes + (c.tile_rows + c.spare_rows) * 128  # by the last instruction
+            read = (plan.stages - 1) * c.stage_bytes + c.multiplied_rows * 128  # by the last instruction
             assert read <= plan.size.shared_bytes - 1024, c
             assert c.stage_bytes < 2**20, c  # what an mbarrier counts
     assert found > 3_000
