@@ -331,16 +331,21 @@ def multiplied(plan: MatmulPlan, machine: Machine) -> Launches:
         f"{cost.floor_seconds * 1e6:.1f} µs at the full rate of the tensor cores and of memory"
     )
     path += "" if plan.measured is None else f"; {plan.measured}"
-    result = o.out.size * o.result_bytes
-    moved = cost.bytes - (0 if plan.is_stored_by_unit else result)
+    otherwise = o.m * (o.n - plan.columns_by_unit) * o.result_bytes
     tensor_map = plan.maps()[0] if o.k else None
     parts = [
-        _part("product", path, MAPS, plan.size, machine, plan, moved, tiles=plan.tiles, tensor_map=tensor_map)
-    ]
-    if not plan.is_stored_by_unit:
-        size = replace(plan.size, stages=0)
+        _part(
+            "product", path, MAPS, plan.size, machine, plan, cost.bytes - otherwise, tiles=plan.tiles,
+            tensor_map=tensor_map,
+        )
+    ]  # fmt: skip
+    if otherwise:
+        size, written = replace(plan.size, stages=0), "tiles from shared memory"
         reason = "rows of the result do not begin and end on 16 bytes, or are not dense"
-        parts.append(_part("result", "tiles from shared memory", WORDS, size, machine, plan, result, reason=reason))
+        if plan.is_stored_by_unit:
+            written = "the last columns from shared memory"
+            reason = f"they are no whole tile of {plan.configuration.tile_rows}"
+        parts.append(_part("result", written, WORDS, size, machine, plan, otherwise, reason=reason))
     return [parts]
 
 

@@ -177,7 +177,7 @@ class MatmulPlan:
 
     @cached_property
     def is_stored_by_unit(self) -> bool:
-        """Whether tensor stores write the result, but for a last tile with spare rows that is not whole.
+        """Whether tensor stores write the result: all of it, or `columns_by_unit`.
 
         They round the end of a row up to 16 bytes, and need rows that begin on 16 bytes and are dense.
         """
@@ -189,6 +189,14 @@ class MatmulPlan:
             and out.address % UNIT == 0
             and (self.operands.m == 1 or (row_stride % UNIT == 0 and 0 < row_stride < STRIDE_LIMIT))
         )
+
+    @property
+    def columns_by_unit(self) -> int:
+        """Columns of the result that tensor stores write; of tiles with spare rows those of whole ones."""
+        n, c = self.operands.n, self.configuration
+        if not self.is_stored_by_unit:
+            return 0
+        return n // c.tile_rows * c.tile_rows if c.spare_rows else n
 
     def maps(self) -> tuple[TensorMap, TensorMap, TensorMap]:
         """Of the rows, the columns and the result; zeros where nothing goes through them."""

@@ -346,7 +346,7 @@ class _Schedule:
         """
         c, plan = self.configuration, self.plan
         (tile, first), width = rows, c.line_bytes(plan.operands.result_bytes) // plan.operands.result_bytes
-        by_unit = plan.is_stored_by_unit and (not c.spare_rows or tile + c.tile_rows <= plan.operands.n)
+        by_unit = tile < plan.columns_by_unit if c.spare_rows else plan.is_stored_by_unit
         for block in range(first, first + len(total), INSTRUCTION_ROWS):
             for number in range(-(-c.tile_columns // self.step)):
                 if c.split > 1 and number * self.step // c.own_columns != t.rank:

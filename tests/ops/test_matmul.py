@@ -336,6 +336,12 @@ def test_what_is_told_of_a_product() -> None:
     odd = tma.ops.explain(tma.matmul, a, transposed(4095, 4096, device=None))
     assert [part.name for part in odd.parts] == ["product", "result"]
     assert odd.bytes_otherwise == 16 * 4095 * 2
+    low = Configuration(1, 16, is_swapped=True, consumers=1, spare_rows=8)
+    for n, columns in ((120, 8), (112, 0), (40, 40)):
+        rest = tma.matmul.explain(a, transposed(n, 4096, device=None), configuration=low)
+        assert rest.bytes_otherwise == 16 * columns * 2
+        assert rest.bytes_by_unit == 16 * 4096 + n * 4096 + 16 * (n - columns) * 2
+        assert ("no whole tile of 56" in str(rest)) == (columns > 0)
     assert "nothing to do" in str(tma.matmul.explain(view((0, 4096), device=None), b))
     assert tma.matmul.explain(view((4, 0), device=None), transposed(4, 0, device=None)).launches == 1
 
